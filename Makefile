@@ -1,0 +1,36 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: run test lint speed torture clean
+
+run: $(VENV)/.installed
+	$(BIN)/everlearn demo
+
+test: lint
+	$(BIN)/python -m pytest -m "not torture"
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check everlearn tests benchmarks
+	$(BIN)/ruff format --check everlearn tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+speed: $(VENV)/.installed-deep
+	$(BIN)/everlearn speed
+
+torture: $(VENV)/.installed
+	$(BIN)/python -m pytest -m torture
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[video,dev]"
+	touch $@
+
+$(VENV)/.installed-deep: $(VENV)/.installed
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[deep,video,dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

@@ -1,0 +1,1 @@
+"""Continual Bench: six manipulation tasks around one table, in one world with one dynamics."""

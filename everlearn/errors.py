@@ -1,0 +1,39 @@
+"""The exceptions that everlearn raises on purpose.
+
+Each one derives from the built-in exception that a caller would already expect, so
+``except ValueError`` keeps working, and from `EverlearnError`, so that everything this
+package refuses can be caught at once. Messages say what was given, what was expected and
+what to do.
+"""
+
+
+class EverlearnError(Exception):
+    """Base class of every error that everlearn raises on purpose."""
+
+
+class InvalidInputError(EverlearnError, ValueError):
+    """A value of the wrong shape, type or range was given; nothing was changed."""
+
+
+class UnknownNameError(EverlearnError, KeyError):
+    """A task, agent, model or option was asked for under a name that nobody registered."""
+
+    def __str__(self) -> str:
+        # KeyError quotes its argument; a sentence reads better without quotes around it.
+        return str(self.args[0]) if self.args else ""
+
+
+class NotReadyError(EverlearnError, RuntimeError):
+    """A call came in the wrong order, such as a step before the first reset."""
+
+
+class DamagedFileError(EverlearnError, OSError):
+    """A stored file is truncated, altered, of another kind or of an unknown version."""
+
+
+class MemoryLimitError(EverlearnError, MemoryError):
+    """Going on would need more memory than the caller allowed; nothing was changed."""
+
+
+class MissingExtraError(EverlearnError, ImportError):
+    """An optional dependency is not installed; the message names the extra that adds it."""

@@ -1,0 +1,1 @@
+"""Experiments: what drives the loop between agent and world and stores what happened."""

@@ -1,0 +1,1 @@
+"""World models: what predicts."""

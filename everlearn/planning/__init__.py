@@ -1,0 +1,1 @@
+"""Planners: what searches."""

@@ -1,0 +1,1 @@
+"""Reports: what turns stored runs into figures, tables and pages."""

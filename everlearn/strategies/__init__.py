@@ -1,0 +1,1 @@
+"""Strategies: what protects a network from forgetting."""
