@@ -6,6 +6,7 @@ Shapes: ``N`` inputs in a batch, ``H`` steps of a plan, ``S`` numbers in an obse
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -14,6 +15,22 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 FloatArray = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class CommandedPosition:
+    """How an environment's actions move a position that its observation does not show.
+
+    The position starts at ``obs[observation_indices]`` of the reset observation; each action
+    adds ``scale * clip(action[action_indices], -1, 1)`` and the sum is clipped to
+    ``[low, high]``. An environment declares it as ``commanded_position``.
+    """
+
+    scale: float
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    action_indices: tuple[int, ...]
+    observation_indices: tuple[int, ...]
 
 
 class Objective(Protocol):
