@@ -1,0 +1,326 @@
+"""The cross-entropy method with colored noise, memory and shift initialisation.
+
+One decision, from the mean mu and the elites that the last decision left, both shifted by one
+step::
+
+    sigma <- initial deviation
+    repeat K times:
+        candidates <- clip(mu + sigma * colored noise), N of them
+        returns    <- sum over the horizon of discount^t * objective(s_t, a_t, s_t+1)
+        elites     <- best of candidates and of a fraction of the elites before
+        mu, sigma  <- momentum * old + (1 - momentum) * mean and deviation of the elites
+
+Elites of an earlier iteration keep the returns they had: the model does not change within a
+decision, so imagining them again would cost time and give the same numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from everlearn.errors import InvalidInputError
+from everlearn.planning.imagination import Actions, Sequences, action_bounds, imagine
+from everlearn.planning.noise import check_beta, colored_noise
+from everlearn.planning.plan import Plan
+from everlearn.protocols import FloatArray, Objective, WorldModel
+
+EXECUTE = ("best", "mean", "elite-mean")
+
+
+@dataclass(frozen=True)
+class CEMConfig:
+    """Settings of `CEMPlanner`; the defaults are the paper's, or fill in where it is silent.
+
+    Attributes
+    ----------
+    candidates, horizon, iterations, elites
+        N, H, K and the size of the elite set.
+    noise_beta
+        Exponent of the noise spectrum along the horizon; 0 is white.
+    deviation, minimum_deviation
+        Initial and smallest sigma, in half ranges of the action space.
+    kept_elites
+        Fraction of the elites that the next iteration and, shifted, the next decision get.
+    momentum
+        Weight of the old mean and deviation in the new ones.
+    execute
+        Whose first action is executed: that of the ``best`` sequence seen, of the final
+        ``mean``, or of the ``elite-mean`` (the last elites' mean, without momentum).
+    discount
+        Weight of a reward relative to the one a step before it.
+    mean_candidate
+        Make the mean itself a candidate of the last iteration.
+    population_decay
+        Divide the number of candidates by this in each further iteration (never below two
+        elite sets).
+    """
+
+    candidates: int = 150
+    horizon: int = 15
+    iterations: int = 3
+    elites: int = 15
+    noise_beta: float = 2.0
+    deviation: float = 0.5
+    minimum_deviation: float = 0.0
+    kept_elites: float = 0.3
+    momentum: float = 0.1
+    execute: str = "best"
+    discount: float = 1.0
+    mean_candidate: bool = False
+    population_decay: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("candidates", "horizon", "iterations", "elites"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InvalidInputError(f"{name} is {value!r}; expected a whole number >= 1")
+        if self.elites > self.candidates:
+            raise InvalidInputError(
+                f"elites is {self.elites}, more than the {self.candidates} candidates"
+            )
+        check_beta(self.noise_beta)
+        for name, low, high in (
+            ("deviation", 0.0, 100.0),
+            ("minimum_deviation", 0.0, 100.0),
+            ("kept_elites", 0.0, 1.0),
+            ("momentum", 0.0, 1.0),
+            ("discount", 0.0, 1.0),
+            ("population_decay", 1.0, 100.0),
+        ):
+            value = getattr(self, name)
+            if not (isinstance(value, (int, float)) and low <= value <= high):
+                raise InvalidInputError(
+                    f"{name} is {value!r}; expected a number in [{low}, {high}]"
+                )
+        if self.execute not in EXECUTE:
+            raise InvalidInputError(f"execute is {self.execute!r}; expected one of {EXECUTE}")
+
+    @property
+    def kept(self) -> int:
+        """Number of elites kept."""
+        return round(self.kept_elites * self.elites)
+
+    def population(self, iteration: int) -> int:
+        """Return the number of candidates of an iteration, counted from 0."""
+        decayed = int(self.candidates / self.population_decay**iteration)
+        return min(self.candidates, max(decayed, 2 * self.elites))
+
+
+class CEMPlanner:
+    """Plans by the cross-entropy method in a model's imagination.
+
+    Parameters
+    ----------
+    action_space
+        Bounds of the actions; they must be finite.
+    config
+        Settings; the paper's by default.
+    seed
+        Seeds the planner's own generator; equal seeds give equal plans.
+    """
+
+    config_type = CEMConfig
+
+    def __init__(
+        self,
+        action_space: spaces.Box,
+        config: CEMConfig | None = None,
+        seed: int | np.random.SeedSequence = 0,
+    ) -> None:
+        self.config = CEMConfig() if config is None else config
+        self.action_space = action_space
+        self._low, self._high = action_bounds(action_space)
+        middle = self._low + (self._high - self._low) / 2
+        self._half_range = (self._high - self._low) / 2
+        self._initial_mean = np.tile(middle, (self.config.horizon, 1)).astype(np.float32)
+        self._weights = self.config.discount ** np.arange(self.config.horizon, dtype=np.float64)
+        self._generator = np.random.default_rng(seed)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget earlier plans; the generator goes on."""
+        self._mean: Actions = self._initial_mean.copy()
+        # Kept elites without their executed first action: the new last one is drawn afresh.
+        actions = self.action_space.shape[0]
+        self._elites: Actions = np.empty((0, self.config.horizon - 1, actions), dtype=np.float32)
+
+    def spawn(self, seed: int | np.random.SeedSequence) -> CEMPlanner:
+        """Return a fresh planner with the same settings, its own memory and generator."""
+        return CEMPlanner(self.action_space, self.config, seed)
+
+    def plan(
+        self,
+        model: WorldModel,
+        obs: FloatArray,
+        objective: Objective,
+        memory: FloatArray | None = None,
+        deadline_ms: float | None = None,
+    ) -> Plan:
+        """Search for the best actions from `obs`, and remember them for the next decision.
+
+        Parameters
+        ----------
+        model
+            Imagines: ``rollout(obs, actions, memory=memory)``.
+        obs
+            The present observation, ``[S]``.
+        objective
+            Batched reward; called once an iteration on flattened ``[N * H]`` transitions.
+        memory
+            State of the model's memory at `obs`, if it has one.
+        deadline_ms
+            Do not begin an iteration that would end later than this after the call, judged by
+            the one before. The first is always done.
+        """
+        started = time.perf_counter()
+        obs = np.asarray(obs)
+        if obs.ndim != 1 or obs.dtype.kind not in "fiu" or not np.all(np.isfinite(obs)):
+            raise InvalidInputError(
+                f"cannot plan from an observation of shape {obs.shape} with values {obs}; "
+                "expected one axis of finite numbers"
+            )
+        if deadline_ms is not None and not deadline_ms >= 0:
+            raise InvalidInputError(f"deadline_ms is {deadline_ms!r}; expected a number >= 0")
+        deadline = math.inf if deadline_ms is None else started + deadline_ms / 1000.0
+        before = self._generator.bit_generator.state
+        try:
+            return self._search(model, obs, objective, memory, started, deadline)
+        except BaseException:
+            self._generator.bit_generator.state = before
+            raise
+
+    def _search(
+        self,
+        model: WorldModel,
+        obs: FloatArray,
+        objective: Objective,
+        memory: FloatArray | None,
+        started: float,
+        deadline: float,
+    ) -> Plan:
+        config = self.config
+        mean: Actions = self._mean
+        deviation: Actions = np.broadcast_to(config.deviation * self._half_range, mean.shape)
+        all_returns: list[npt.NDArray[np.float64]] = []
+        elites: Sequences | None = None
+        best: Sequences | None = None
+        while True:
+            begun = time.perf_counter()
+            iteration = len(all_returns)
+            candidates = self._candidates(iteration, mean, deviation)
+            imagined = imagine(model, obs, objective, memory, candidates, self._weights)
+            all_returns.append(imagined.returns)
+            found = imagined.best(config.elites)
+            if elites is not None:
+                # The old ones first: among equals the plan at hand is kept.
+                found = elites.first(config.kept).joined(found).best(config.elites)
+            if len(found.returns) == 0:
+                raise InvalidInputError(
+                    f"the objective gave no finite return for any of {len(candidates)} candidates "
+                    f"from observation {obs}; check it for imagined states, which may lie "
+                    "outside of what the environment shows"
+                )
+            elites = found
+            if best is None or elites.returns[0] > best.returns[0]:
+                best = elites.first(1)
+            mean = _mixed(config.momentum, mean, elites.actions.mean(axis=0))
+            deviation = _mixed(config.momentum, deviation, elites.actions.std(axis=0))
+            if config.minimum_deviation > 0:
+                deviation = np.maximum(deviation, config.minimum_deviation * self._half_range)
+            now = time.perf_counter()
+            if len(all_returns) == config.iterations or now + (now - begun) > deadline:
+                break
+
+        actions = best.actions[0]
+        if config.execute == "mean":
+            action = mean[0]
+        elif config.execute == "elite-mean":
+            action = elites.actions[:, 0].mean(axis=0)
+        else:
+            action = actions[0]
+        self._mean = np.concatenate([mean[1:], self._initial_mean[-1:]])
+        self._elites = elites.actions[: config.kept, 1:].copy()
+        return Plan(
+            action=np.clip(action, self._low, self._high),
+            actions=actions,
+            value=float(best.returns[0]),
+            returns=tuple(all_returns),
+            elites=elites.actions,
+            elite_returns=elites.returns,
+            states=elites.states,
+            iterations_done=len(all_returns),
+            seconds=time.perf_counter() - started,
+        )
+
+    def _candidates(self, iteration: int, mean: Actions, deviation: Actions) -> Actions:
+        """Draw the candidates ``[N, H, A]`` of an iteration."""
+        config = self.config
+        count = config.population(iteration)
+        noise = colored_noise(
+            self._generator, (count, len(self._low), config.horizon), config.noise_beta
+        )
+        candidates = np.empty((count, config.horizon, len(self._low)), dtype=np.float32)
+        np.multiply(noise.transpose(0, 2, 1), deviation, out=candidates)
+        candidates += mean
+        if iteration == 0:
+            # The last decision's elites, shifted: they take the place of the first candidates
+            # and keep those candidates' last action.
+            candidates[: len(self._elites), :-1] = self._elites
+        if config.mean_candidate and iteration == config.iterations - 1:
+            candidates[-1] = mean
+        return np.clip(candidates, self._low, self._high, out=candidates)
+
+    def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Everything that later plans depend on: arrays and a JSON dictionary."""
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "mean": self._mean.copy(),
+            "elites": self._elites.copy(),
+        }
+        meta = {
+            "config": dataclasses.asdict(self.config),
+            "generator": self._generator.bit_generator.state,
+        }
+        return arrays, meta
+
+    def restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
+        """Take over what `state` returned; on bad input raise and change nothing."""
+        config = dataclasses.asdict(self.config)
+        if meta.get("config") != config:
+            raise InvalidInputError(
+                f"the stored planner has settings {meta.get('config')}, this one {config}; "
+                "make one with the stored settings"
+            )
+        mean, elites = arrays.get("mean"), arrays.get("elites")
+        if not _is_float32(mean, [self._mean.shape]):
+            raise InvalidInputError(f"the stored mean is not float32 of shape {self._mean.shape}")
+        tail = self._elites.shape[1:]
+        most = self.config.kept
+        if not _is_float32(elites, [(count, *tail) for count in range(most + 1)]):
+            raise InvalidInputError(
+                f"the stored elites are not float32 of shape {('E', *tail)} with E <= {most}"
+            )
+        generator = np.random.default_rng(0)
+        try:
+            generator.bit_generator.state = meta["generator"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInputError(f"the stored generator state is not usable: {error}") from error
+        self._mean = np.array(mean)
+        self._elites = np.array(elites)
+        self._generator = generator
+
+
+def _mixed(momentum: float, old: Actions, new: Actions) -> Actions:
+    """Mix old and new; a Python float leaves the arrays their precision."""
+    return np.asarray(momentum * old + (1.0 - momentum) * new, dtype=np.float32)
+
+
+def _is_float32(array: object, shapes: list[tuple[int, ...]]) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype == np.float32 and array.shape in shapes

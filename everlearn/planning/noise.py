@@ -1,0 +1,63 @@
+"""Colored noise: random sequences whose power falls with frequency as 1 / f^beta.
+
+Neighbouring actions of a plan drawn from it resemble each other (beta 2 is a random walk), so
+that candidates go somewhere instead of trembling around the mean.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from everlearn.errors import InvalidInputError
+
+
+def check_beta(beta: float) -> None:
+    """Refuse an exponent that is not a finite number of at least 0."""
+    if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not math.isfinite(beta):
+        raise InvalidInputError(f"noise exponent beta is {beta!r}; expected a finite number >= 0")
+    if beta < 0:
+        raise InvalidInputError(f"noise exponent beta is {beta}; expected a number >= 0")
+
+
+def colored_noise(
+    generator: np.random.Generator, shape: tuple[int, ...], beta: float
+) -> npt.NDArray[np.float32]:
+    """Draw Gaussian sequences along the last axis with power spectrum 1 / f^beta.
+
+    Random Fourier coefficients are weighted by f^(-beta/2) and transformed back. The constant
+    component gets the weight of the lowest frequency, so sequences have offsets too. Every
+    single value has mean 0 and variance 1, whatever `beta` and the length.
+
+    Parameters
+    ----------
+    generator
+        Source of randomness; as many numbers are drawn for any `beta`.
+    shape
+        Shape of the result; the last axis is time.
+    beta
+        Exponent of the spectrum: 0 is white noise, 1 pink, 2 red.
+    """
+    check_beta(beta)
+    if not shape or shape[-1] < 1:
+        raise InvalidInputError(f"noise shape is {shape}; expected a last axis of at least 1 step")
+    length = shape[-1]
+    # Frequencies in units of the lowest one: weights are at most 1 and cannot overflow.
+    weights = np.maximum(np.fft.rfftfreq(length) * length, 1.0) ** (-beta / 2.0)
+    # The constant component, and at even lengths the highest one, are real; all others are
+    # complex (two normal numbers) and stand for a pair of conjugates.
+    paired = np.ones(len(weights), dtype=bool)
+    paired[0] = False
+    if length % 2 == 0:
+        paired[-1] = False
+    variance = np.sum(weights**2 * np.where(paired, 2.0, 1.0)) / length
+    weights = np.where(paired, weights / math.sqrt(2.0), weights) / math.sqrt(variance)
+
+    parts = generator.standard_normal((*shape[:-1], len(weights), 2), dtype=np.float32)
+    spectrum = parts.view(np.complex64)[..., 0]
+    spectrum *= weights.astype(np.float32)
+    spectrum.imag[..., ~paired] = 0.0
+    noise = np.fft.irfft(spectrum, n=length, axis=-1, norm="ortho")
+    return noise.astype(np.float32, copy=False)
