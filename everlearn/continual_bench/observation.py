@@ -1,0 +1,140 @@
+"""The 26 numbers an agent sees, where they come from, and their bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+from numba import njit
+
+from everlearn.protocols import CommandedPosition
+
+HAND = slice(0, 3)
+OPENING = 3
+BUTTON_POSITION = slice(4, 7)
+DOOR_HANDLE = slice(7, 10)
+DOOR_ANGLE = 10
+WINDOW_HANDLE = slice(11, 14)
+FAUCET_HANDLE = slice(14, 17)
+PEG_END = slice(17, 20)
+BLOCK_POSITION = slice(20, 23)
+OPENING_CHANGE = 23
+PAD_OFFSETS = slice(24, 26)
+SIZE = 26
+
+WORKSPACE_LOW = (-0.8, -0.8, 0.05)
+WORKSPACE_HIGH = (0.8, 0.8, 0.5)
+ACTION_SCALE = 0.01
+
+COMMANDED_POSITION = CommandedPosition(
+    scale=ACTION_SCALE,
+    low=WORKSPACE_LOW,
+    high=WORKSPACE_HIGH,
+    action_indices=(0, 1, 2),
+    observation_indices=(0, 1, 2),
+)
+"""How actions move the commanded hand position, which the observation does not show."""
+
+# Published in single precision, and observations are clipped to exactly these values.
+LOW = np.array(
+    [*WORKSPACE_LOW, 0.2, -1, -1, 0.1, -0.3, 0.3, 0, -1.7, -0.8, 0.2, 0, 0.4, -0.6, 0]
+    + [0, -0.8, 0, -0.8, -0.8, 0, -0.1, 0, -0.05],
+    dtype=np.float32,
+).astype(np.float64)
+HIGH = np.array(
+    [*WORKSPACE_HIGH, 1, 1, 1, 0.3, 0.4, 0.8, 0.3, 0.1, -0.4, 0.5, 0.4, 0.8, -0.2, 0.228]
+    + [0.2, 0.8, 0.5, 0.8, 0.8, 0.5, 0.1, 0.05, 0],
+    dtype=np.float32,
+).astype(np.float64)
+
+# Offsets from a body or site to the point that is observed.
+_BUTTON_TOP = 0.193
+_FAUCET_DROP = -0.01
+_OPEN_DISTANCE = 0.1  # metres between the claws that count as an opening of one
+
+@dataclass(frozen=True)
+class ObservationReader:
+    """Reads observations and fingers out of one simulation.
+
+    It keeps views of MuJoCo's own arrays, which stay valid as long as the simulation does, so
+    that a read is one compiled call.
+    """
+
+    positions: np.ndarray
+    site_positions: np.ndarray
+    geom_positions: np.ndarray
+    joints: np.ndarray
+    indices: np.ndarray
+
+    @classmethod
+    def of(cls, model: mujoco.MjModel, data: mujoco.MjData) -> ObservationReader:
+        """Look up the bodies, sites and joints by name, once."""
+        names = ("hand", "rightclaw", "leftclaw", "leftpad", "rightpad", "button", "block")
+        bodies = [model.body(name).id for name in names]
+        sites = [
+            model.site(name).id
+            for name in (
+                "windowHandleCloseStart",
+                "faucetHandleStartClose",
+                "pegEnd",
+                "rightEndEffector",
+                "leftEndEffector",
+            )
+        ]
+        rest = [model.geom("handle").id, int(model.joint("doorjoint").qposadr[0])]
+        return cls(
+            data.xpos, data.site_xpos, data.geom_xpos, data.qpos, np.array(bodies + sites + rest)
+        )
+
+    def read(self, previous_opening: float, obs: np.ndarray, fingers: np.ndarray) -> float:
+        """Fill `obs` (clipped) and `fingers`; return the gripper's opening.
+
+        A negative `previous_opening` means that there is none: the change is zero.
+        """
+        opening: float = _read(
+            self.positions,
+            self.site_positions,
+            self.geom_positions,
+            self.joints,
+            self.indices,
+            previous_opening,
+            LOW,
+            HIGH,
+            obs,
+            fingers,
+        )
+        return opening
+
+
+@njit(cache=True)
+def _read(  # type: ignore[no-untyped-def]
+    positions, sites, geoms, joints, indices, previous_opening, low, high, obs, fingers
+):
+    hand, right_claw, left_claw = indices[0], indices[1], indices[2]
+    left_pad, right_pad, button, block = indices[3], indices[4], indices[5], indices[6]
+    window, faucet, peg, right, left = indices[7], indices[8], indices[9], indices[10], indices[11]
+    apart = 0.0
+    for axis in range(3):
+        apart += (positions[right_claw, axis] - positions[left_claw, axis]) ** 2
+        obs[axis] = positions[hand, axis]
+        obs[4 + axis] = positions[button, axis]
+        obs[7 + axis] = geoms[indices[12], axis]
+        obs[11 + axis] = sites[window, axis]
+        obs[14 + axis] = sites[faucet, axis]
+        obs[17 + axis] = sites[peg, axis]
+        obs[20 + axis] = positions[block, axis]
+        fingers[axis] = (sites[right, axis] + sites[left, axis]) / 2.0
+    obs[6] += _BUTTON_TOP
+    obs[16] += _FAUCET_DROP
+    obs[10] = joints[indices[13]]
+    opening = min(max(np.sqrt(apart) / _OPEN_DISTANCE, 0.0), 1.0)
+    obs[3] = opening
+    obs[23] = opening - previous_opening if previous_opening >= 0.0 else 0.0
+    fingers[3] = positions[left_pad, 1]
+    fingers[4] = positions[right_pad, 1]
+    obs[24] = fingers[3] - obs[1]
+    obs[25] = fingers[4] - obs[1]
+    for i in range(obs.shape[0]):
+        obs[i] = min(max(obs[i], low[i]), high[i])
+    return opening

@@ -1,0 +1,328 @@
+"""The six rewards, each written once as a compiled scalar function.
+
+They serve two callers. The environment knows where the fingers really are (`fingers` holds
+the sites of the simulation); a planner sees only predicted observations and estimates them
+(`estimate_fingers`). Rewards lie in [0, 10], but for pick-place, which is -10 once the block
+is carried off the table.
+
+The arguments of every reward are ``(obs, action, fingers, start)``:
+
+- ``obs[26]``, the observation after the action (`observation.py` names its entries);
+- ``action[4]``, as it was given, before any clipping;
+- ``fingers[5]``, the point between the finger tips and the y of the left and right pad;
+- ``start[6]``, the finger centre when the episode began and the place where the active
+  task's object started.
+
+Four quirks of the published rewards are kept, because they set its numbers:
+
+- the window's start is read from a site that does not exist, `WINDOW_START`;
+- finger sites and observation lag the joint state by one physics substep (environment);
+- the caging of the peg is measured from the *active* task's object, the second half of
+  ``start``;
+- pick-place never uses the true fingers, and rounds the pads to single precision.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from everlearn.protocols import FloatArray
+
+BUTTON_TARGET_Z = 0.09999996829318347
+BUTTON_TRAVEL = 0.09349997035412655
+DOOR_TARGET_X = -0.25
+WINDOW_TARGET_Y = 0.2
+WINDOW_START = (-0.5, -0.3, 0.0)  # quirk: the handle really starts at (-0.605, 0.410, 0.202)
+FAUCET_START = (0.6, -0.4, 0.0)
+FAUCET_TARGET = (0.7749999999999999, -0.4, 0.125)
+PEG_START = (0.08399999999999999, -0.75, 0.131)
+PEG_TARGET = (0.194, -0.75, 0.131)
+BLOCK_START = (0.5, 0.2, 0.0)
+BLOCK_TARGET = (0.52, 0.33, 0.2)
+TABLE_EDGE = 0.8  # pick-place: a block further than this from the z axis is lost
+
+# Finger centre below the hand, and pad offsets as a line in the gripper's opening: exact only
+# for a hand that points straight down.
+FINGER_DROP = 0.045
+LEFT_PAD = (0.0498818, -0.00295677)
+RIGHT_PAD = (-0.04990992, 0.00292741)
+
+_VALUE_AT_MARGIN = 0.1
+_LONG_TAIL = 1.0 / _VALUE_AT_MARGIN - 1.0
+_GAUSSIAN = -math.log(_VALUE_AT_MARGIN)
+
+BUTTON, DOOR, WINDOW, FAUCET, PEG, BLOCK = range(6)
+"""Numbers of the built-in rewards, in the order of the published reward table."""
+
+
+@njit(cache=True, inline="always")
+def _excess(x, low, high, margin):  # type: ignore[no-untyped-def]
+    """Distance from [low, high] in margins; infinite for a margin of zero."""
+    if low <= x <= high:
+        return 0.0
+    distance = low - x if x < low else x - high
+    return distance / margin if margin != 0.0 else np.inf
+
+
+@njit(cache=True)
+def long_tail(x, low, high, margin):  # type: ignore[no-untyped-def]
+    """One inside [low, high], 0.1 a margin away, falling like 1 / x^2."""
+    d = _excess(x, low, high, margin)
+    return 1.0 / (d * d * _LONG_TAIL + 1.0)
+
+
+@njit(cache=True)
+def gaussian(x, low, high, margin):  # type: ignore[no-untyped-def]
+    """One inside [low, high], 0.1 a margin away, falling like a Gaussian."""
+    d = _excess(x, low, high, margin)
+    return math.exp(-d * d * _GAUSSIAN)
+
+
+@njit(cache=True)
+def hamacher(a, b):  # type: ignore[no-untyped-def]
+    """Soft conjunction of two degrees in [0, 1]."""
+    total = a + b - a * b
+    return a * b / total if total > 0.0 else 0.0
+
+
+@njit(cache=True)
+def _distance(x, y, z, p, q, r):  # type: ignore[no-untyped-def]
+    return math.sqrt((x - p) ** 2 + (y - q) ** 2 + (z - r) ** 2)
+
+
+@njit(cache=True)
+def _caging(  # type: ignore[no-untyped-def]
+    x, y, z, radius, effort, finger_x, finger_z, left_y, right_y, start, anchor
+):
+    """How well the fingers enclose an object at (x, y, z), and close on it once they do.
+
+    `anchor` is where the object started; both margins are measured from it. A pad is right
+    between the object's radius and 5 cm from its centre.
+    """
+    reach = 0.05
+    caging_y = hamacher(
+        long_tail(abs(left_y - y), radius, reach, abs(abs(left_y - anchor[1]) - reach)),
+        long_tail(abs(right_y - y), radius, reach, abs(abs(right_y - anchor[1]) - reach)),
+    )
+    near = 0.005
+    margin = math.sqrt((anchor[0] - start[0]) ** 2 + (anchor[2] - start[2]) ** 2) - near
+    off = math.sqrt((finger_x - x) ** 2 + (finger_z - z) ** 2)
+    caging = hamacher(caging_y, long_tail(off, 0.0, near, margin))
+    gripping = min(max(0.0, effort), 0.8) / 0.8 if caging > 0.97 else 0.0
+    return (hamacher(caging, gripping) + caging) / 2.0
+
+
+@njit(cache=True)
+def button_press(obs, action, fingers, start):  # type: ignore[no-untyped-def]
+    """Closed gripper near the button, then the button down."""
+    x, y, z = obs[4], obs[5], obs[6]
+    off = _distance(x, y, z, fingers[0], fingers[1], fingers[2])
+    margin = _distance(x, y, z, start[0], start[1], start[2])
+    reward = 5.0 * hamacher(1.0 - obs[3], long_tail(off, 0.0, 0.01, margin))
+    if off <= 0.03:
+        reward += 5.0 * long_tail(abs(BUTTON_TARGET_Z - z), 0.0, 0.005, BUTTON_TRAVEL)
+    return reward
+
+
+@njit(cache=True)
+def door_open(obs, action, fingers, start):  # type: ignore[no-untyped-def]
+    """Hand behind the handle, coming from above, then the door swung open."""
+    if abs(obs[7] - DOOR_TARGET_X) <= 0.08:
+        return 10.0
+    x, y, z = obs[7] - 0.05, obs[8], obs[9]
+    # A funnel around the handle: the further away, the higher the hand should be.
+    rim = 0.12
+    radius = math.sqrt((obs[0] - x) ** 2 + (obs[1] - y) ** 2)
+    floor = 0.04 * math.log(radius - rim) + 0.4 if radius > rim else 0.0
+    above = 1.0
+    if obs[2] < floor:
+        above = long_tail(floor - obs[2], 0.0, 0.01, floor / 2.0)
+    off = _distance(obs[0], obs[1], obs[2], x + 0.05, y + 0.03, z - 0.01)
+    ready = hamacher(above, long_tail(off, 0.0, rim / 2.0, 0.5))
+    angle = obs[10]
+    opened = 0.8 * long_tail(
+        math.pi / 2.0 + math.pi / 6.0 + angle, 0.0, 0.5, math.pi / 3.0
+    ) + (0.2 if angle < -math.pi / 90.0 else 0.0)
+    effort = (min(max(action[3], -1.0), 1.0) + 1.0) / 2.0
+    return 2.0 * hamacher(ready, effort) + 8.0 * opened
+
+
+@njit(cache=True)
+def window_close(obs, action, fingers, start):  # type: ignore[no-untyped-def]
+    """Fingers at the handle and the handle at its goal."""
+    in_place = long_tail(
+        abs(obs[12] - WINDOW_TARGET_Y), 0.0, 0.05, abs(abs(WINDOW_START[1] - WINDOW_TARGET_Y) - 0.05)
+    )
+    off = _distance(obs[11], obs[12], obs[13], fingers[0], fingers[1], fingers[2])
+    off_at_start = _distance(
+        WINDOW_START[0], WINDOW_START[1], WINDOW_START[2], start[0], start[1], start[2]
+    )
+    return 10.0 * hamacher(gaussian(off, 0.0, 0.02, abs(off_at_start - 0.02)), in_place)
+
+
+@njit(cache=True)
+def faucet_close(obs, action, fingers, start):  # type: ignore[no-untyped-def]
+    """Fingers at the handle, plus the handle at its goal."""
+    x, y, z = obs[14], obs[15], obs[16]
+    to_goal = _distance(x, y, z, FAUCET_TARGET[0], FAUCET_TARGET[1], FAUCET_TARGET[2])
+    if to_goal <= 0.07:
+        return 10.0
+    from_start = _distance(
+        FAUCET_START[0],
+        FAUCET_START[1],
+        FAUCET_START[2],
+        FAUCET_TARGET[0],
+        FAUCET_TARGET[1],
+        FAUCET_TARGET[2],
+    )
+    in_place = long_tail(to_goal, 0.0, 0.07, abs(from_start - 0.07))
+    off = _distance(x, y, z, fingers[0], fingers[1], fingers[2])
+    off_at_start = _distance(
+        FAUCET_START[0], FAUCET_START[1], FAUCET_START[2], start[0], start[1], start[2]
+    )
+    return 4.0 * gaussian(off, 0.0, 0.01, abs(off_at_start - 0.01)) + 6.0 * in_place
+
+
+@njit(cache=True)
+def peg_unplug(obs, action, fingers, start):  # type: ignore[no-untyped-def]
+    """Fingers around the peg, then the peg out of the wall."""
+    x, y, z = obs[17], obs[18], obs[19]
+    to_goal = _distance(x, y, z, PEG_TARGET[0], PEG_TARGET[1], PEG_TARGET[2])
+    if to_goal <= 0.05:
+        return 10.0
+    grasped = _caging(
+        x, y, z, 0.025, action[3], fingers[0], fingers[2], fingers[3], fingers[4], start, start[3:]
+    )
+    reward = 2.0 * grasped
+    off = _distance(x, y, z, fingers[0], fingers[1], fingers[2])
+    if obs[3] > 0.5 and x - PEG_START[0] > 0.015 and off < 0.035:
+        way = _distance(
+            PEG_START[0], PEG_START[1], PEG_START[2], PEG_TARGET[0], PEG_TARGET[1], PEG_TARGET[2]
+        )
+        reward += 1.0 + 5.0 * long_tail(to_goal, 0.0, 0.05, way)
+    return reward
+
+
+@njit(cache=True)
+def pick_place(obs, action, fingers, start):  # type: ignore[no-untyped-def]
+    """Fingers around the block, then the block at its goal in the air."""
+    return block_to(obs, action, start, BLOCK_TARGET)
+
+
+@njit(cache=True)
+def block_to(obs, action, start, target):  # type: ignore[no-untyped-def]
+    """Pick-place with the goal at `target`."""
+    x, y, z = obs[20], obs[21], obs[22]
+    if math.sqrt(x * x + y * y) > TABLE_EDGE:
+        return -10.0
+    to_goal = _distance(x, y, z, target[0], target[1], target[2])
+    if to_goal < 0.05:
+        return 10.0
+    # Quirk: fingers from the observation even in the environment, pads in single precision.
+    finger_z = obs[2] - FINGER_DROP
+    left_y = np.float64(np.float32(obs[1] + obs[24]))
+    right_y = np.float64(np.float32(obs[1] + obs[25]))
+    grasped = _caging(
+        x, y, z, 0.015, action[3], obs[0], finger_z, left_y, right_y, start, BLOCK_START
+    )
+    reward = 4.0 * grasped
+    if _distance(x, y, z, obs[0], obs[1], finger_z) < 0.02 and obs[3] > 0.0:
+        way = _distance(
+            BLOCK_START[0], BLOCK_START[1], BLOCK_START[2], target[0], target[1], target[2]
+        )
+        reward += 1.0 + 4.0 * long_tail(to_goal, 0.0, 0.05, way)
+    return reward
+
+
+@njit(cache=True)
+def evaluate(kind, obs, action, fingers, start):  # type: ignore[no-untyped-def]
+    """Reward number `kind`; one entry for all six keeps a single compiled batch loop."""
+    if kind == BUTTON:
+        return button_press(obs, action, fingers, start)
+    if kind == DOOR:
+        return door_open(obs, action, fingers, start)
+    if kind == WINDOW:
+        return window_close(obs, action, fingers, start)
+    if kind == FAUCET:
+        return faucet_close(obs, action, fingers, start)
+    if kind == PEG:
+        return peg_unplug(obs, action, fingers, start)
+    return pick_place(obs, action, fingers, start)
+
+
+@njit(cache=True)
+def succeeded(kind, obs):  # type: ignore[no-untyped-def]
+    """Whether task number `kind` is solved; looser than the place where rewards reach ten."""
+    if kind == BUTTON:
+        return abs(BUTTON_TARGET_Z - obs[6]) <= 0.024
+    if kind == DOOR:
+        return abs(obs[7] - DOOR_TARGET_X) <= 0.08
+    if kind == WINDOW:
+        return abs(obs[12] - WINDOW_TARGET_Y) <= 0.05
+    if kind == FAUCET:
+        return (
+            _distance(
+                obs[14], obs[15], obs[16], FAUCET_TARGET[0], FAUCET_TARGET[1], FAUCET_TARGET[2]
+            )
+            <= 0.07
+        )
+    if kind == PEG:
+        return (
+            _distance(obs[17], obs[18], obs[19], PEG_TARGET[0], PEG_TARGET[1], PEG_TARGET[2])
+            <= 0.07
+        )
+    return (
+        _distance(obs[20], obs[21], obs[22], BLOCK_TARGET[0], BLOCK_TARGET[1], BLOCK_TARGET[2])
+        <= 0.07
+    )
+
+
+@njit(cache=True)
+def estimate_fingers(obs, fingers):  # type: ignore[no-untyped-def]
+    """Fill `fingers` from an observation alone, as if the hand pointed straight down."""
+    fingers[0] = obs[0]
+    fingers[1] = obs[1]
+    fingers[2] = obs[2] - FINGER_DROP
+    fingers[3] = obs[1] + LEFT_PAD[0] * obs[3] + LEFT_PAD[1]
+    fingers[4] = obs[1] + RIGHT_PAD[0] * obs[3] + RIGHT_PAD[1]
+
+
+@njit(cache=True)
+def evaluate_all(obs, action, fingers, start, rewards, successes):  # type: ignore[no-untyped-def]
+    """Fill all six rewards and successes of one step."""
+    for kind in range(rewards.shape[0]):
+        rewards[kind] = evaluate(kind, obs, action, fingers, start)
+        successes[kind] = succeeded(kind, obs)
+
+
+@njit(cache=True, nogil=True)
+def _reward_batch(kind, obs, action, start, out):  # type: ignore[no-untyped-def]
+    fingers = np.empty(5)
+    for i in range(obs.shape[0]):
+        estimate_fingers(obs[i], fingers)
+        out[i] = evaluate(kind, obs[i], action[i], fingers, start)
+
+
+@njit(cache=True, nogil=True)
+def _success_batch(kind, obs, out):  # type: ignore[no-untyped-def]
+    for i in range(obs.shape[0]):
+        out[i] = succeeded(kind, obs[i])
+
+
+def reward_batch(
+    kind: int, action: FloatArray, next_obs: FloatArray, start: FloatArray
+) -> FloatArray:
+    """Rewards ``[N]`` of predicted observations, with estimated fingers."""
+    out = np.empty(len(next_obs))
+    _reward_batch(kind, next_obs, action, start, out)
+    return out
+
+
+def success_batch(kind: int, next_obs: FloatArray) -> np.ndarray:
+    """Success flags ``[N]`` of observations."""
+    out = np.empty(len(next_obs), dtype=np.bool_)
+    _success_batch(kind, next_obs, out)
+    return out
