@@ -275,7 +275,7 @@ def test_minimum_deviation_keeps_the_search_open() -> None:
         planner(1, space, iterations=30, minimum_deviation=minimum, kept_elites=0.0).plan(
             model, np.zeros(4), to_origin
         )
-        return float(model.rollouts[-1][:, 3].std())
+        return float(model.rollouts[-1][:, 3, 0].std())
 
     assert spread(0.0) < 0.1
     assert spread(0.2) == pytest.approx(0.4, rel=0.15)
