@@ -245,13 +245,24 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
     def set_state(self, state: SimulationState) -> None:
         """Go back to a state; what follows is the same to the bit, in any process."""
         task = TASKS.get(state.task)
-        size = mujoco.mj_stateSize(self.model, _INTEGRATION)
-        if np.shape(state.physics) != (size,) or not np.isfinite(state.physics).all():
-            raise InvalidInputError(
-                f"physics state must be {size} finite numbers, got shape {np.shape(state.physics)}"
-            )
-        # Raises on a foreign generator before anything is changed.
-        self.np_random.bit_generator.state = json.loads(state.generator)
+        sizes = {
+            "physics": mujoco.mj_stateSize(self.model, _INTEGRATION),
+            "observation": observation.SIZE,
+            "fingers": len(self._fingers),
+            "start": len(self._start),
+        }
+        for name, size in sizes.items():
+            value = np.asarray(getattr(state, name))
+            if value.shape != (size,) or not np.isfinite(value).all():
+                raise InvalidInputError(
+                    f"{name} of a state must be {size} finite numbers, got shape {value.shape}"
+                )
+        try:
+            generator = np.random.default_rng(0)
+            generator.bit_generator.state = json.loads(state.generator)
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidInputError(f"the generator of a state is unreadable: {error}") from error
+        self.np_random = generator
         self._task = task
         mujoco.mj_setState(self.model, self.data, state.physics, _INTEGRATION)
         mujoco.mj_forward(self.model, self.data)  # for cameras; it also moves the warm start
@@ -280,35 +291,31 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
         changes the solver's warm start, and with it the last bits of everything that follows.
         """
         model, data = self.model, self.data
-        spread = self.np_random.uniform if self.reset_noise else None
-
-        def spread_by(low: float, high: float, size: int) -> FloatArray | float:
-            """Noise in units of `reset_noise`; nothing is drawn without noise."""
-            return 0.0 if spread is None else self.reset_noise * spread(low, high, size)
+        spread = np.zeros(9)
+        if self.reset_noise:
+            spread = self.reset_noise * self.np_random.uniform(-1.0, 1.0, 9)
 
         mujoco.mj_resetData(model, data)
         # Published start poses are in single precision.
-        hand = np.array(task.hand, dtype=np.float32) + spread_by(-1.0, 1.0, 3)
-        self._mocap[:] = np.clip(hand, self._low, self._high) if spread else hand
+        hand = np.array(task.hand, dtype=np.float32) + spread[:3]
+        self._mocap[:] = np.clip(hand, self._low, self._high)
         data.mocap_quat[0] = _MOCAP_TURN
         data.ctrl[:] = -1.0, 1.0
         mujoco.mj_step(model, data, SETTLE_STEPS * SUBSTEPS)
         fingers = np.zeros(5)
         self._reader.read(-1.0, np.zeros(observation.SIZE), fingers)
 
-        data.qpos[_DOOR] = -np.abs(spread_by(0.0, 1.0, 1)) / _DOOR_RADIUS if spread else 0.0
-        data.qvel[_DOOR] = 0.0
-        data.qpos[_WINDOW] = _WINDOW_OPEN - spread_by(0.0, 1.0, 1)
-        data.qvel[_WINDOW] = 0.0
-        data.qpos[_FAUCET] = spread_by(-1.0, 1.0, 1) / _FAUCET_RADIUS
-        data.qvel[_FAUCET] = 0.0
+        data.qpos[_DOOR] = 0.0 - abs(spread[3]) / _DOOR_RADIUS
+        data.qpos[_WINDOW] = _WINDOW_OPEN - abs(spread[4])
+        data.qpos[_FAUCET] = spread[5] / _FAUCET_RADIUS
+        data.qvel[[_DOOR, _WINDOW, _FAUCET]] = 0.0
         data.qpos[_PEG] = _PEG_PLACE
-        data.qpos[_PEG.start] += np.minimum(spread_by(0.0, 1.0, 1), _PEG_SPREAD)
+        data.qpos[_PEG.start] += min(abs(spread[6]), _PEG_SPREAD)
         data.qpos[_PEG_TURN] = 1.0, 0.0, 0.0, 0.0
         data.qvel[_PEG_VELOCITY] = 0.0
         mujoco.mj_forward(model, data)
         data.qpos[_BLOCK] = rewards.BLOCK_START
-        data.qpos[_BLOCK.start : _BLOCK.start + 2] += spread_by(-1.0, 1.0, 2)
+        data.qpos[_BLOCK.start : _BLOCK.start + 2] += spread[7:]
         data.qvel[_BLOCK_VELOCITY] = 0.0
         mujoco.mj_forward(model, data)
         mujoco.mj_forward(model, data)

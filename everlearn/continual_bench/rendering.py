@@ -1,0 +1,142 @@
+"""Pictures of the world: frames without a screen, and a window on one.
+
+MuJoCo's own renderer picks its graphics library while `mujoco` is imported; this one picks it
+when the first frame is asked for, so that a machine without a screen needs no setting.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from everlearn.errors import InvalidInputError, MissingExtraError, UnknownNameError
+
+_ADVICE = (
+    "Install a software renderer (Debian: apt-get install libegl1 libgl1-mesa-dri, or "
+    "libosmesa6 with MUJOCO_GL=osmesa)"
+)
+_LIBRARIES = {"egl": "EGL", "osmesa": "OSMesa"}
+
+
+def graphics_library() -> str:
+    """Name the library that can draw without a screen here: ``"egl"`` or ``"osmesa"``.
+
+    ``MUJOCO_GL`` decides if it is set to one of the two.
+    """
+    asked = os.environ.get("MUJOCO_GL", "").lower()
+    candidates = [asked] if asked in _LIBRARIES else list(_LIBRARIES)
+    for name in candidates:
+        if ctypes.util.find_library(_LIBRARIES[name]):
+            return name
+    raise MissingExtraError(
+        f"no library to draw with was found (looked for {', '.join(candidates)}). {_ADVICE}"
+    )
+
+
+def _context(width: int, height: int) -> Any:
+    name = graphics_library()
+    # PyOpenGL binds to one platform at its first import, whichever is named here by then.
+    os.environ.setdefault("PYOPENGL_PLATFORM", name)
+    try:
+        if name == "egl":
+            from mujoco.egl import GLContext
+        else:
+            from mujoco.osmesa import GLContext
+        return GLContext(width, height)
+    except (ImportError, RuntimeError, AttributeError, OSError) as error:
+        raise MissingExtraError(f"drawing with {name} failed: {error}. {_ADVICE}") from error
+
+
+def _camera_id(model: mujoco.MjModel, name: str) -> int:
+    identity = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, name)
+    if identity < 0:
+        known = ", ".join(model.camera(i).name for i in range(model.ncam))
+        raise UnknownNameError(f"unknown camera {name!r}; known: {known}")
+    return int(identity)
+
+
+class Camera:
+    """Draws frames of one model into memory, no screen needed.
+
+    Parameters
+    ----------
+    model
+        The model to draw.
+    width, height
+        Size of a frame in pixels.
+    """
+
+    def __init__(self, model: mujoco.MjModel, width: int, height: int) -> None:
+        if width < 1 or height < 1:
+            raise InvalidInputError(f"a frame needs at least one pixel, got {width} x {height}")
+        self.model, self.width, self.height = model, width, height
+        self._gl = _context(width, height)
+        self._gl.make_current()
+        model.vis.global_.offwidth = max(width, model.vis.global_.offwidth)
+        model.vis.global_.offheight = max(height, model.vis.global_.offheight)
+        self._scene = mujoco.MjvScene(model, maxgeom=1000)
+        self._options = mujoco.MjvOption()
+        self._view = mujoco.MjvCamera()
+        self._view.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._mjr = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._mjr)
+        self._viewport = mujoco.MjrRect(0, 0, width, height)
+
+    def frame(self, data: mujoco.MjData, camera: str) -> np.ndarray:
+        """Return the picture from `camera` as ``[height, width, 3]`` bytes."""
+        self._view.fixedcamid = _camera_id(self.model, camera)
+        self._gl.make_current()
+        mujoco.mjv_updateScene(
+            self.model,
+            data,
+            self._options,
+            None,
+            self._view,
+            mujoco.mjtCatBit.mjCAT_ALL,
+            self._scene,
+        )
+        mujoco.mjr_render(self._viewport, self._scene, self._mjr)
+        pixels = np.empty((self.height, self.width, 3), dtype=np.uint8)
+        mujoco.mjr_readPixels(pixels, None, self._viewport, self._mjr)
+        return np.flipud(pixels).copy()  # OpenGL counts rows from below
+
+    def close(self) -> None:
+        """Free the graphics memory."""
+        self._mjr.free()
+        self._gl.free()
+
+
+class Viewer:
+    """MuJoCo's interactive window on a running simulation."""
+
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, camera: str) -> None:
+        import mujoco.viewer
+
+        self._model = model
+        try:
+            self._window = mujoco.viewer.launch_passive(
+                model, data, show_left_ui=False, show_right_ui=False
+            )
+        except Exception as error:  # the library raises bare exceptions and GLFW's own
+            raise MissingExtraError(
+                f"the viewer needs a screen: {error}. Without one, use "
+                'render_mode="rgb_array" or record a video'
+            ) from error
+        self.show(camera)
+
+    def show(self, camera: str) -> None:
+        """Draw the simulation as it is now; does nothing once the window was closed."""
+        if not self._window.is_running():
+            return
+        with self._window.lock():
+            self._window.cam.type = mujoco.mjtCamera.mjCAMERA_FIXED
+            self._window.cam.fixedcamid = _camera_id(self._model, camera)
+        self._window.sync()
+
+    def close(self) -> None:
+        """Close the window."""
+        self._window.close()
