@@ -3,12 +3,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test lint speed torture clean
+.PHONY: run test lint speed torture system-packages clean
 
 run: $(VENV)/.installed
 	$(BIN)/everlearn demo
 
-test: lint
+test: system-packages lint
 	$(BIN)/python -m pytest -m "not torture"
 
 lint: $(VENV)/.installed
@@ -31,6 +31,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 $(VENV)/.installed-deep: $(VENV)/.installed
 	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[deep,video,dev]"
 	touch $@
+
+system-packages:
+	bash tools/system-packages.sh
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

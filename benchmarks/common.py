@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,10 @@ class Row:
     def met(self) -> bool | None:
         """Whether the ratio reaches its bar; None when none is set."""
         return None if self.at_least is None else self.ratio >= self.at_least
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain values, ratio and verdict included."""
+        return {**asdict(self), "ratio": self.ratio, "met": self.met}
 
 
 def interleaved(

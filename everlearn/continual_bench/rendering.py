@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes.util
 import os
+import warnings
+import weakref
 from typing import Any
 
 import mujoco
@@ -51,12 +53,24 @@ def _context(width: int, height: int) -> Any:
         raise MissingExtraError(f"drawing with {name} failed: {error}. {_ADVICE}") from error
 
 
+def _free(mjr: mujoco.MjrContext, gl: Any) -> None:
+    mjr.free()
+    gl.free()
+
+
 def _camera_id(model: mujoco.MjModel, name: str) -> int:
     identity = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, name)
     if identity < 0:
         known = ", ".join(model.camera(i).name for i in range(model.ncam))
         raise UnknownNameError(f"unknown camera {name!r}; known: {known}")
     return int(identity)
+
+
+def _fixed_view(model: mujoco.MjModel, name: str) -> mujoco.MjvCamera:
+    view = mujoco.MjvCamera()
+    view.type = mujoco.mjtCamera.mjCAMERA_FIXED
+    view.fixedcamid = _camera_id(model, name)
+    return view
 
 
 class Camera:
@@ -80,22 +94,30 @@ class Camera:
         model.vis.global_.offheight = max(height, model.vis.global_.offheight)
         self._scene = mujoco.MjvScene(model, maxgeom=1000)
         self._options = mujoco.MjvOption()
-        self._view = mujoco.MjvCamera()
-        self._view.type = mujoco.mjtCamera.mjCAMERA_FIXED
         self._mjr = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._mjr)
         self._viewport = mujoco.MjrRect(0, 0, width, height)
+        # Also frees a forgotten one at exit, while the libraries it needs are still there.
+        self._free = weakref.finalize(self, _free, self._mjr, self._gl)
 
-    def frame(self, data: mujoco.MjData, camera: str) -> np.ndarray:
-        """Return the picture from `camera` as ``[height, width, 3]`` bytes."""
-        self._view.fixedcamid = _camera_id(self.model, camera)
+    def frame(self, data: mujoco.MjData, camera: str | mujoco.MjvCamera) -> np.ndarray:
+        """Return the picture from `camera` as ``[height, width, 3]`` bytes.
+
+        Parameters
+        ----------
+        data
+            The simulation to draw.
+        camera
+            Name of a camera of the scene, or a view of one's own.
+        """
+        view = _fixed_view(self.model, camera) if isinstance(camera, str) else camera
         self._gl.make_current()
         mujoco.mjv_updateScene(
             self.model,
             data,
             self._options,
             None,
-            self._view,
+            view,
             mujoco.mjtCatBit.mjCAT_ALL,
             self._scene,
         )
@@ -106,26 +128,34 @@ class Camera:
 
     def close(self) -> None:
         """Free the graphics memory."""
-        self._mjr.free()
-        self._gl.free()
+        self._free()
+
+
+def _check_screen() -> None:
+    # MuJoCo's viewer ends the process when it finds no screen, so look before it does.
+    import glfw
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", glfw.GLFWError)
+        found = glfw.init()
+    if not found:
+        raise MissingExtraError(
+            "the viewer needs a screen and none was found (is DISPLAY set?). Without one, use "
+            'render_mode="rgb_array" or record a video'
+        )
 
 
 class Viewer:
     """MuJoCo's interactive window on a running simulation."""
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, camera: str) -> None:
+        _check_screen()
         import mujoco.viewer
 
         self._model = model
-        try:
-            self._window = mujoco.viewer.launch_passive(
-                model, data, show_left_ui=False, show_right_ui=False
-            )
-        except Exception as error:  # the library raises bare exceptions and GLFW's own
-            raise MissingExtraError(
-                f"the viewer needs a screen: {error}. Without one, use "
-                'render_mode="rgb_array" or record a video'
-            ) from error
+        self._window = mujoco.viewer.launch_passive(
+            model, data, show_left_ui=False, show_right_ui=False
+        )
         self.show(camera)
 
     def show(self, camera: str) -> None:

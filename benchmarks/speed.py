@@ -1,0 +1,51 @@
+"""All speed measurements in one run, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import environment, model, planner
+from benchmarks.common import Row
+
+PARTS: dict[str, Callable[[], list[Row]]] = {
+    "environment": environment.measure,
+    "model": model.measure,
+    "planner": planner.measure,
+}
+
+
+def main(as_json: bool = False) -> bool:
+    """Measure everything and print it; return whether every bar was reached."""
+    console = Console(stderr=True)
+    rows: list[Row] = []
+    for name, measure in PARTS.items():
+        console.print(f"measuring {name} ...")
+        rows.extend(measure())
+    loop = planner.closed_loop()
+    if as_json:
+        print(json.dumps({"rows": [row.as_dict() for row in rows], "loop": loop}, indent=2))
+    else:
+        Console().print(_table(rows))
+        for name, value in loop.items():
+            print(f"{name}: {value}")
+    return all(row.met is not False for row in rows)
+
+
+def _table(rows: list[Row]) -> Table:
+    table = Table("what", "ours", "ms", "reference", "ms", "times faster", "asked for")
+    for row in rows:
+        bar = "" if row.at_least is None else f"{row.at_least:g} {'yes' if row.met else 'MISSED'}"
+        table.add_row(
+            row.name,
+            row.ours,
+            f"{1e3 * row.ours_seconds:.3f}",
+            row.reference,
+            f"{1e3 * row.reference_seconds:.3f}",
+            f"{row.ratio:.2f}",
+            bar,
+        )
+    return table

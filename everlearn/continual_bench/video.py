@@ -1,0 +1,99 @@
+"""Episodes as videos."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+
+from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.errors import InvalidInputError, MissingExtraError
+from everlearn.protocols import FloatArray
+
+SUFFIXES = (".mp4", ".gif")
+FRAMES_PER_SECOND = 20
+
+
+def check_path(path: str | Path) -> Path:
+    """Return `path` if a video can be written under that name, and say why not otherwise."""
+    path = Path(path)
+    if path.suffix.lower() not in SUFFIXES:
+        raise InvalidInputError(
+            f"a video's name ends in {' or '.join(SUFFIXES)}, got {path.name!r}"
+        )
+    try:
+        import imageio.v3  # noqa: F401
+
+        if path.suffix.lower() == ".mp4":
+            import imageio_ffmpeg  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(
+            f"writing {path.suffix} needs the extra 'video': pip install 'everlearn[video]'"
+        ) from error
+    return path
+
+
+def write_video(path: str | Path, frames: Iterable[np.ndarray], fps: int) -> Path:
+    """Write frames ``[height, width, 3]`` to an mp4 or gif file and return its path."""
+    path = check_path(path)
+    pictures = list(frames)
+    if not pictures:
+        raise InvalidInputError("a video needs at least one frame, got none")
+    import imageio.v3 as iio
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix.lower() == ".gif":
+        iio.imwrite(path, pictures, duration=1000.0 / fps, loop=0)
+    else:
+        # Codecs want even sizes; block size 2 asks for no more than that.
+        iio.imwrite(path, np.stack(pictures), fps=fps, macro_block_size=2)
+    return path
+
+
+def film(
+    env: ContinualBenchEnv,
+    policy: Callable[[FloatArray], FloatArray],
+    *,
+    seed: int | None = None,
+    every: int = 4,
+    linger: int = 8,
+) -> tuple[list[np.ndarray], bool, int]:
+    """Play one episode of the environment's task and draw every `every`-th step.
+
+    Parameters
+    ----------
+    env
+        An environment with ``render_mode="rgb_array"``.
+    policy
+        Maps an observation to an action.
+    seed
+        Seed of the reset.
+    every
+        Steps between frames; 4 of them are 0.05 s, real time at 20 frames a second.
+    linger
+        How many times the last picture is repeated, so that the end can be seen.
+
+    Returns
+    -------
+    frames, success, steps
+    """
+    if every < 1:
+        raise InvalidInputError(f"a frame every {every} steps makes no sense; use 1 or more")
+    obs, info = env.reset(seed=seed)
+    frames, steps, ended = [_frame(env)], 0, False
+    while not ended:
+        obs, _, terminated, truncated, info = env.step(policy(obs))
+        steps += 1
+        ended = terminated or truncated
+        if ended or steps % every == 0:
+            frames.append(_frame(env))
+    frames.extend([frames[-1]] * linger)
+    return frames, bool(info["success"]), steps
+
+
+def _frame(env: ContinualBenchEnv) -> np.ndarray:
+    frame = env.render()
+    if frame is None:
+        raise InvalidInputError('filming needs an environment with render_mode="rgb_array"')
+    return frame
