@@ -1,0 +1,70 @@
+"""Reach for targets with a two-jointed arm in MuJoCo, learning its motion from nothing.
+
+    python docs/examples/reacher.py
+
+Every episode of 50 steps has another random target. Reacher-v5's observation has no bounds, so
+the model first watches for the scale of its inputs. The agent is compared with random actions.
+"""
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from everlearn.agents import AGENTS, OnlineAgent, run_episode
+from everlearn.protocols import Agent, FloatArray
+
+FINGER_TO_TARGET = slice(8, 10)
+
+
+def near(obs: FloatArray, action: FloatArray, next_obs: FloatArray) -> FloatArray:
+    """Reacher-v5's own reward, for a batch of transitions."""
+    distance = np.linalg.norm(next_obs[:, FINGER_TO_TARGET], axis=1)
+    return -distance - 0.1 * np.sum(np.square(action), axis=1)
+
+
+def reach(agent: Agent, env: gymnasium.Env[Any, Any], seed: int, max_steps: int | None) -> float:
+    """Run an episode and return the mean distance to the target, in cm, in its last 10 steps."""
+    distances: list[float] = []
+    run_episode(
+        agent,
+        env,
+        seed=seed,
+        max_steps=max_steps,
+        on_step=lambda obs, action, after, reward: distances.append(
+            100.0 * float(np.linalg.norm(after[FINGER_TO_TARGET]))
+        ),
+    )
+    return float(np.mean(distances[-10:]))
+
+
+def main(
+    episodes: int = 20, seed: int = 0, max_steps: int | None = None, **options: Any
+) -> list[float]:
+    """Learn for some episodes; return the final distances of each."""
+    env = gymnasium.make("Reacher-v5")
+    settings = {"features": 100, "horizon": 10, "ridge": 0.01, **options}
+    agent = OnlineAgent.for_env(env, near, seed=seed, **settings)
+    by_chance = AGENTS.get("random")(env, seed)
+    finals = []
+    for episode in range(episodes):
+        chance = reach(by_chance, env, 1000 * seed + episode, max_steps)
+        finals.append(reach(agent, env, 1000 * seed + episode, max_steps))
+        print(
+            f"episode {episode + 1:2d}: {finals[-1]:5.1f} cm from the target at the end "
+            f"(random actions: {chance:4.1f} cm)"
+        )
+    env.close()
+    return finals
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="The online agent on Reacher-v5.")
+    parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    main(given.episodes, given.seed)

@@ -1,0 +1,139 @@
+"""Settings of the online agent by name, and how an agent's parts are made from them."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from everlearn.errors import InvalidInputError, UnknownNameError
+from everlearn.models.ftl import OnlineWorldModel, OnlineWorldModelConfig
+from everlearn.models.memory import MEMORIES, Memory, build_memory
+from everlearn.planning import PLANNERS, CEMConfig, Planner
+from everlearn.protocols import CommandedPosition
+
+PAPER: dict[str, Any] = {
+    "features": 300,
+    "bins": 9,
+    "grid_dim": 2,
+    "observation_gain": 3.0,
+    "action_gain": 1.5,
+    "ridge": 0.005,
+    "ridge_growth": "fixed",
+    "clip": True,
+    "memory": "none",
+    "planner": "cem",
+    "candidates": 150,
+    "horizon": 15,
+    "iterations": 3,
+    "elites": 15,
+    "noise_beta": 2.0,
+    "deviation": 0.5,
+    "kept_elites": 0.3,
+    "momentum": 0.1,
+    "execute": "best",
+}
+"""The paper as written: it stays, whatever becomes of the defaults."""
+
+ONLINE: dict[str, Any] = {**PAPER, "ridge": 1.0, "memory": "auto"}
+"""The agent of this package: the paper's, and each difference by name."""
+
+
+@dataclass(frozen=True)
+class OnlineOptions:
+    """Everything that can be set about an online agent.
+
+    Attributes
+    ----------
+    seed
+        Fans out into the model's projection and the planner's generator.
+    memory
+        What the agent remembers of an episode, by its registered name: ``none``; ``commands``
+        (the environment must declare a `commanded_position`); ``history`` (last action and
+        displacement); ``auto`` is ``commands`` where declared and ``none`` elsewhere.
+    command_gain
+        Model input for a lag of one unit (metre) behind the commanded position.
+    deadline_ms
+        Longest time a decision should take; None lets the planner finish.
+    planner
+        Name of a registered planner.
+    planning
+        The planner's settings.
+    model
+        The model's settings; its seed is replaced by `seed`.
+    """
+
+    seed: int = 0
+    memory: str = "auto"
+    command_gain: float = 30.0
+    deadline_ms: float | None = None
+    planner: str = "cem"
+    planning: Any = field(default_factory=CEMConfig)
+    model: OnlineWorldModelConfig = field(default_factory=OnlineWorldModelConfig)
+
+    def __post_init__(self) -> None:
+        if self.memory != "auto":
+            MEMORIES.get(self.memory)
+
+    @classmethod
+    def from_options(cls, **options: Any) -> OnlineOptions:
+        """Make them from one flat table of the agent's, the planner's and the model's settings."""
+        config_type = PLANNERS.get(options.get("planner", "cem")).config_type
+        own = _names(cls) - {"planning", "model"}
+        planning = _names(config_type)
+        model = _names(OnlineWorldModelConfig) - own
+        known = sorted(own | planning | model)
+        for name in options:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f" Did you mean {close[0]!r}?" if close else ""
+                raise UnknownNameError(f"unknown option {name!r}; known: {', '.join(known)}.{hint}")
+
+        def chosen(names: set[str]) -> dict[str, Any]:
+            return {name: value for name, value in options.items() if name in names}
+
+        return cls(
+            **chosen(own),
+            planning=config_type(**chosen(planning)),
+            model=OnlineWorldModelConfig(**chosen(model)),
+        )
+
+
+def build(env: gymnasium.Env[Any, Any], options: OnlineOptions) -> tuple[OnlineWorldModel, Planner]:
+    """Make the model and the planner of an agent for `env`."""
+    # The model refuses spaces that are not a Box with one axis, and says what to do.
+    model = OnlineWorldModel(
+        cast("spaces.Box", env.observation_space),
+        cast("spaces.Box", env.action_space),
+        dataclasses.replace(options.model, seed=options.seed),
+        memory=_memory(env, options),
+    )
+    planner = PLANNERS.get(options.planner)(
+        model.action_space, options.planning, np.random.SeedSequence(options.seed, spawn_key=(1,))
+    )
+    return model, planner
+
+
+def _memory(env: gymnasium.Env[Any, Any], options: OnlineOptions) -> Memory:
+    declared = getattr(env.unwrapped, "commanded_position", None)
+    if declared is not None and not isinstance(declared, CommandedPosition):
+        raise InvalidInputError(
+            f"the environment's commanded_position is {declared!r}; expected an "
+            "everlearn.protocols.CommandedPosition"
+        )
+    name = options.memory
+    if name == "auto":
+        name = "none" if declared is None else "commands"
+    given = {}
+    if name == "commands":
+        given = {"commanded_position": declared, "gain": options.command_gain}
+    return build_memory(name, env.observation_space, env.action_space, **given)
+
+
+def _names(settings: type[Any]) -> set[str]:
+    return {item.name for item in dataclasses.fields(settings)}

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.py"))
+
+
+def test_there_are_examples() -> None:
+    assert {path.stem for path in EXAMPLES} >= {"pendulum", "reacher"}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    figures = example.main(episodes=2, max_steps=15, features=10, candidates=20, elites=5)
+    assert len(figures) == 2
+    assert "episode" in capsys.readouterr().out
