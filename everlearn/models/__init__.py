@@ -1,1 +1,22 @@
 """World models: what predicts."""
+
+from everlearn.models.ftl import OnlineWorldModel, OnlineWorldModelConfig
+from everlearn.models.memory import (
+    MEMORIES,
+    CommandMemory,
+    HistoryMemory,
+    Memory,
+    NoMemory,
+    build_memory,
+)
+
+__all__ = [
+    "MEMORIES",
+    "CommandMemory",
+    "HistoryMemory",
+    "Memory",
+    "NoMemory",
+    "OnlineWorldModel",
+    "OnlineWorldModelConfig",
+    "build_memory",
+]

@@ -1,0 +1,144 @@
+"""The whole online model as arrays and facts, and back, to the bit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from everlearn.archive import load_archive, save_archive
+from everlearn.errors import InvalidInputError
+from everlearn.models.memory import build_memory
+from everlearn.models.statistics import Statistics
+
+if TYPE_CHECKING:
+    from everlearn.models.ftl import OnlineWorldModel
+
+KIND, VERSION = "online-world-model", 1
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+PENDING = ("obs", "action", "next_obs", "memory")
+"""Parts of a transition kept during the warm-up."""
+
+LIVE_SETTINGS = ("threads", "max_memory_gb")
+"""Settings that a restored model may have otherwise than the saved one."""
+
+
+def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
+    """Arrays and JSON facts of `model`; see `OnlineWorldModel.state`."""
+    statistics, size = model._statistics, model.inputs.observations
+    cells = statistics.cells.copy()
+    arrays: Arrays = {
+        "cells": cells,
+        "products": statistics.packed(),
+        "targets": statistics.targets[: statistics.used, :size].copy(),
+        "weights": model._weights[cells, :size],
+        "projection": model.encoding.projection[:, : model.encoding.inputs].copy(),
+        "centre": model.inputs.scaling.centre.copy(),
+        "multiplier": model.inputs.scaling.multiplier.copy(),
+        "previous": model._previous.copy(),
+        "carried": model._carried[:, :size].copy(),
+    }
+    arrays |= {
+        f"space/{name}": bound.copy()
+        for name, bound in (
+            ("low", model.observation_space.low),
+            ("high", model.observation_space.high),
+            ("action_low", model.action_space.low),
+            ("action_high", model.action_space.high),
+        )
+    }
+    widths = (size, model.inputs.actions, size, model.memory.size)
+    for i, (name, width) in enumerate(zip(PENDING, widths, strict=True)):
+        parts = [kept[i] for kept in model._pending]
+        arrays[f"pending/{name}"] = np.concatenate(parts) if parts else np.zeros((0, width))
+    meta = {
+        "config": asdict(model.config),
+        "memory": {"name": model.memory.name, "options": model.memory.description()},
+        "steps": model.steps,
+        "frozen": model.inputs.scaling.frozen,
+        "previous_ridge": model._previous_ridge,
+        "fallbacks": model._solver.fallbacks,
+    }
+    return arrays, meta
+
+
+def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any]) -> None:
+    """Put a state into `model`, after checking that it fits; see `OnlineWorldModel.restore`."""
+    mine, mine_meta = asdict(model.config), model.memory.description()
+    theirs = meta["config"]
+    for name in set(mine) - set(LIVE_SETTINGS):
+        if mine[name] != theirs.get(name):
+            raise InvalidInputError(
+                f"the state was saved with {name}={theirs.get(name)!r}, this model has "
+                f"{mine[name]!r}; make a model with the same settings"
+            )
+    memory = {"name": model.memory.name, "options": mine_meta}
+    if _plain(memory) != _plain(meta["memory"]):
+        raise InvalidInputError(
+            f"the state was saved with memory {meta['memory']}, this model has {memory}"
+        )
+    for name, bound in (
+        ("low", model.observation_space.low),
+        ("high", model.observation_space.high),
+        ("action_low", model.action_space.low),
+        ("action_high", model.action_space.high),
+    ):
+        if not np.array_equal(arrays[f"space/{name}"], bound):
+            raise InvalidInputError("the state was saved for other spaces than this model's")
+    size = model.inputs.observations
+    statistics = Statistics(model.encoding.cells, model._width, model.dtype, model._max_bytes)
+    statistics.unpack(arrays["cells"], arrays["products"], arrays["targets"])
+    # Nothing below can fail: the model is either the old one or wholly the new one.
+    model._statistics = statistics
+    model._weights[:] = 0
+    model._weights[arrays["cells"], :size] = arrays["weights"]
+    model.encoding.set_projection(arrays["projection"])
+    scaling = model.inputs.scaling
+    scaling.centre, scaling.multiplier = arrays["centre"].copy(), arrays["multiplier"].copy()
+    scaling.frozen = bool(meta["frozen"])
+    model._forget_previous()
+    model._previous = arrays["previous"].copy()
+    model._slot[model._previous] = np.arange(len(model._previous))
+    model._carried = np.zeros((len(model._previous), model._width))
+    model._carried[:, :size] = arrays["carried"]
+    model._previous_ridge = float(meta["previous_ridge"])
+    model._solver.fallbacks = int(meta["fallbacks"])
+    model.steps = int(meta["steps"])
+    kept = [arrays[f"pending/{name}"].copy() for name in PENDING]
+    model._pending = [(kept[0], kept[1], kept[2], kept[3])] if len(kept[0]) else []
+
+
+def _plain(value: Any) -> Any:
+    """`value` as it looks after a trip through JSON."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def save_model(model: OnlineWorldModel, path: str | Path) -> None:
+    """Write `model` to one file, atomically."""
+    arrays, meta = model_state(model)
+    save_archive(path, KIND, VERSION, arrays, meta)
+
+
+def load_model(kind: type[OnlineWorldModel], path: str | Path) -> OnlineWorldModel:
+    """Make the model of class `kind` that was saved at `path`."""
+    arrays, meta = load_archive(path, KIND, VERSION)
+    observation_space = _box(arrays["space/low"], arrays["space/high"])
+    action_space = _box(arrays["space/action_low"], arrays["space/action_high"])
+    memory = build_memory(
+        meta["memory"]["name"], observation_space, action_space, **meta["memory"]["options"]
+    )
+    model = kind(observation_space, action_space, memory=memory, **meta["config"])
+    restore_model(model, arrays, meta)
+    return model
+
+
+def _box(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> spaces.Box:
+    return spaces.Box(low, high, dtype=low.dtype.type)

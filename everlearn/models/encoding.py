@@ -1,0 +1,186 @@
+"""Losse encoding: what turns an observation and an action into a few active cells.
+
+A random projection ``P x``, squashed into (0, 1), is placed on grids of a few dimensions and
+shared between the corners around it (paper, appendix on sparse feature encoding). Before
+that, every input is scaled: the bounds of its space go to [-1, 1], times a gain.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from everlearn.errors import InvalidInputError
+from everlearn.models import kernels
+from everlearn.protocols import FloatArray
+
+logger = logging.getLogger(__name__)
+
+SPREAD = 2.0
+"""Standard deviations that stand for half the range of an unbounded input."""
+
+
+def padded(count: int, multiple: int) -> int:
+    """`count` rounded up to a multiple."""
+    return -(-count // multiple) * multiple
+
+
+class InputScaling:
+    """``(x - centre) * multiplier`` for every input of the model.
+
+    Bounded inputs: the centre of the bounds, and gain over half their range, so that bounds
+    become ``[-gain, gain]``. Inputs without bounds start with centre 0 and multiplier `gain`
+    and are waiting for statistics: after `freeze` their mean plus or minus two standard
+    deviations become ``[-gain, gain]``, once and for all, because moving the scale later would
+    move every cell that has been learned.
+
+    Parameters
+    ----------
+    low, high
+        Bounds of each input; infinite where there are none.
+    gain
+        What the bounds become after scaling, for each input.
+    """
+
+    def __init__(self, low: FloatArray, high: FloatArray, gain: FloatArray) -> None:
+        bounded = np.isfinite(low) & np.isfinite(high)
+        half = np.where(bounded, (np.where(bounded, high, 1) - np.where(bounded, low, -1)) / 2, 1.0)
+        centre = np.where(bounded, np.where(bounded, low, 0) + half, 0.0)
+        self.gain: npt.NDArray[np.float64] = np.asarray(gain, np.float64)
+        self.centre: npt.NDArray[np.float64] = centre
+        # An input that cannot vary (low == high) carries nothing: it is multiplied by zero.
+        self.multiplier: npt.NDArray[np.float64] = np.where(
+            half > 0, self.gain / np.where(half > 0, half, 1), 0.0
+        )
+        self.unbounded: npt.NDArray[np.bool_] = ~bounded
+        self.frozen = not bool(self.unbounded.any())
+
+    def freeze(self, samples: FloatArray) -> None:
+        """Fix the scale of inputs without bounds by ``samples[N, I]``."""
+        if self.frozen:
+            return
+        mean = samples.mean(axis=0)
+        deviation = samples.std(axis=0)
+        # A constant input has no scale of its own; leave room for a first movement.
+        deviation = np.where(deviation > 1e-8 * (1 + np.abs(mean)), deviation, 1.0)
+        self.centre = np.where(self.unbounded, mean, self.centre)
+        self.multiplier = np.where(
+            self.unbounded, self.gain / (SPREAD * deviation), self.multiplier
+        )
+        self.frozen = True
+        logger.warning(
+            "scale of %d unbounded inputs fixed by %d samples; it stays as it is from now on",
+            int(self.unbounded.sum()),
+            len(samples),
+        )
+
+
+class LosseEncoding:
+    """Random projection, logistic function and soft binning on grids.
+
+    Parameters
+    ----------
+    inputs
+        Numbers in an input.
+    features
+        Grids.
+    bins
+        Edges along one dimension of a grid.
+    grid_dim
+        Dimensions of a grid; each takes one projection.
+    rng
+        Source of the projection.
+    dtype
+        float32 or float64, the type of all that is computed.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        features: int,
+        bins: int,
+        grid_dim: int,
+        rng: np.random.Generator,
+        dtype: npt.DTypeLike,
+    ) -> None:
+        for name, value, least in (
+            ("inputs", inputs, 1),
+            ("features", features, 1),
+            ("bins", bins, 2),
+            ("grid_dim", grid_dim, 1),
+        ):
+            if not isinstance(value, (int, np.integer)) or value < least:
+                raise InvalidInputError(f"{name} must be an integer >= {least}; got {value!r}")
+        self.features, self.bins, self.grid_dim = int(features), int(bins), int(grid_dim)
+        self.inputs = int(inputs)
+        self.dtype = np.dtype(dtype)
+        # P ~ N(0, 1 / inputs)
+        projection = rng.normal(0.0, inputs**-0.5, (self.features * self.grid_dim, self.inputs))
+        self.set_projection(projection)
+
+    def set_projection(self, projection: FloatArray) -> None:
+        """Use ``projection[features * grid_dim, inputs]``, padded for the kernels."""
+        self.projection = np.zeros(
+            (self.features * self.grid_dim, padded(self.inputs, kernels.UNROLL)), self.dtype
+        )
+        self.projection[:, : self.inputs] = projection
+
+    @property
+    def cells(self) -> int:
+        """Cells of all grids (``D``)."""
+        return self.features * self.bins**self.grid_dim
+
+    @property
+    def active(self) -> int:
+        """Active cells of one input (``K``)."""
+        return self.features * 2**self.grid_dim
+
+    def __call__(self, inputs: FloatArray) -> tuple[npt.NDArray[np.int64], FloatArray]:
+        """Active cells ``[N, K]`` and their values of scaled inputs ``[N, inputs]``."""
+        count = len(inputs)
+        columns = np.zeros((self.projection.shape[1], count), self.dtype)
+        columns[: self.inputs] = inputs.T
+        indices = np.empty((count, self.active), np.int64)
+        values = np.empty((count, self.active), self.dtype)
+        kernels.encode_block(self.projection, columns, self.bins, self.grid_dim, indices, values)
+        return indices, values
+
+
+def as_box(space: spaces.Space[Any], name: str) -> spaces.Box:
+    """`space`, if it is a one-dimensional Box; anything else is refused."""
+    if not isinstance(space, spaces.Box) or len(space.shape) != 1 or space.shape[0] == 0:
+        raise InvalidInputError(
+            f"{name} must be a one-dimensional Box; got {space}. "
+            "Wrap the environment, for example with gymnasium.wrappers.FlattenObservation"
+        )
+    return space
+
+
+def box_bounds(space: spaces.Space[Any], name: str) -> tuple[FloatArray, FloatArray]:
+    """Bounds of a one-dimensional Box in float64."""
+    box = as_box(space, name)
+    return box.low.astype(np.float64), box.high.astype(np.float64)
+
+
+def as_batch(
+    value: object, name: str, width: int, dims: Sequence[int] = (1, 2)
+) -> npt.NDArray[np.float64]:
+    """`value` as finite float64 numbers of one of the allowed numbers of dimensions."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} must be numbers; got {type(value).__name__}") from error
+    if array.ndim not in dims or array.shape[-1] != width:
+        expected = " or ".join(("[" + "N, H, "[3 * (3 - d) :] + f"{width}]") for d in dims)
+        raise InvalidInputError(f"{name} must have shape {expected}; got {list(array.shape)}")
+    if not np.isfinite(array).all():
+        where = np.argwhere(~np.isfinite(array))[0].tolist()
+        raise InvalidInputError(
+            f"{name} must be finite; got {array[tuple(where)]} at index {where}"
+        )
+    return array

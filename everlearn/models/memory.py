@@ -1,0 +1,286 @@
+"""What an agent remembers of an episode, and how the model sees it.
+
+An observation need not show the whole state: a hand that follows a commanded position hides
+that position. A memory is carried along real and imagined steps alike: it starts from an
+observation, advances by a step, and gives the model extra input features.
+
+A memory may also be compiled: `compiled` returns the tables that `kernels.memory_features`
+and `kernels.memory_advance` read. Without it imagination runs step by step in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from everlearn.errors import InvalidInputError
+from everlearn.models import kernels
+from everlearn.models.encoding import box_bounds
+from everlearn.protocols import CommandedPosition, FloatArray
+from everlearn.registry import Registry
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class CompiledMemory:
+    """Tables for the kernels: which memory, its indices and its numbers."""
+
+    kind: int
+    whole: npt.NDArray[np.int64]
+    real: npt.NDArray[np.float64]
+
+
+@runtime_checkable
+class Memory(Protocol):
+    """A batched memory; ``N`` states at once, pure functions of their arguments."""
+
+    name: str
+    size: int
+    """Numbers in a state (``M``)."""
+    inputs: int
+    """Features given to the model (``F``)."""
+    unscaled: BoolArray
+    """Features ``[F]`` whose scale is unknown; the model fixes it after its warm-up."""
+
+    def start(self, obs: FloatArray) -> FloatArray:
+        """States ``[N, M]`` at the beginning of an episode, from ``obs[N, S]``."""
+        ...
+
+    def advance(
+        self, state: FloatArray, obs: FloatArray, action: FloatArray, next_obs: FloatArray
+    ) -> FloatArray:
+        """States after a step from `obs` by `action` to `next_obs`."""
+        ...
+
+    def features(self, state: FloatArray, obs: FloatArray) -> FloatArray:
+        """Input features ``[N, F]`` of `state` at `obs`."""
+        ...
+
+    def description(self) -> dict[str, Any]:
+        """Options as JSON, from which `build_memory` makes an equal memory."""
+        ...
+
+    def compiled(self) -> CompiledMemory | None:
+        """Tables for the kernels, or None for a memory that only runs in Python."""
+        ...
+
+
+class NoMemory:
+    """The paper's agent: the observation is all it knows."""
+
+    name = "none"
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.inputs = 0
+        self.unscaled: BoolArray = np.zeros(0, np.bool_)
+
+    def start(self, obs: FloatArray) -> FloatArray:
+        """Nothing."""
+        return np.zeros((len(obs), 0))
+
+    def advance(
+        self, state: FloatArray, obs: FloatArray, action: FloatArray, next_obs: FloatArray
+    ) -> FloatArray:
+        """Nothing."""
+        return state
+
+    def features(self, state: FloatArray, obs: FloatArray) -> FloatArray:
+        """Nothing."""
+        return np.zeros((len(obs), 0))
+
+    def description(self) -> dict[str, Any]:
+        """No options."""
+        return {}
+
+    def compiled(self) -> CompiledMemory:
+        """Empty tables."""
+        return CompiledMemory(kernels.NO_MEMORY, np.zeros(0, np.int64), np.zeros(0))
+
+
+class CommandMemory:
+    """The position that the agent commanded: the sum of its own actions.
+
+    Features are ``gain * (commanded - observed)``, the lag of what is moved behind where it
+    was told to be.
+
+    Parameters
+    ----------
+    commanded_position
+        How actions move the position; environments declare it.
+    gain
+        Feature for a lag of one unit (metre).
+    """
+
+    name = "commands"
+
+    def __init__(self, commanded_position: CommandedPosition, gain: float = 30.0) -> None:
+        axes = len(commanded_position.action_indices)
+        if {
+            len(commanded_position.observation_indices),
+            len(commanded_position.low),
+            len(commanded_position.high),
+        } != {axes}:
+            raise InvalidInputError(
+                f"a commanded position needs as many bounds and indices as axes; "
+                f"got {commanded_position}"
+            )
+        if not np.isfinite(gain):
+            raise InvalidInputError(f"gain must be finite; got {gain}")
+        self.commanded_position = commanded_position
+        self.gain = float(gain)
+        self.size = self.inputs = axes
+        self.unscaled: BoolArray = np.zeros(axes, np.bool_)
+        self._action = np.array(commanded_position.action_indices, np.int64)
+        self._observation = np.array(commanded_position.observation_indices, np.int64)
+        self._low = np.array(commanded_position.low, np.float64)
+        self._high = np.array(commanded_position.high, np.float64)
+
+    def start(self, obs: FloatArray) -> FloatArray:
+        """Take the observed position: nothing has been commanded yet."""
+        return np.array(obs[:, self._observation])
+
+    def advance(
+        self, state: FloatArray, obs: FloatArray, action: FloatArray, next_obs: FloatArray
+    ) -> FloatArray:
+        """Add the scaled action and keep to the bounds."""
+        move = self.commanded_position.scale * np.clip(action[:, self._action], -1, 1)
+        return np.clip(state + move, self._low, self._high)
+
+    def features(self, state: FloatArray, obs: FloatArray) -> FloatArray:
+        """``gain * (commanded - observed)``."""
+        return self.gain * (state - obs[:, self._observation])
+
+    def description(self) -> dict[str, Any]:
+        """Declared position and gain."""
+        return {"commanded_position": asdict(self.commanded_position), "gain": self.gain}
+
+    def compiled(self) -> CompiledMemory:
+        """``whole``: action then observation indices; ``real``: scale, gain, low, high."""
+        return CompiledMemory(
+            kernels.COMMAND_MEMORY,
+            np.concatenate([self._action, self._observation]),
+            np.concatenate([[self.commanded_position.scale, self.gain], self._low, self._high]),
+        )
+
+
+class HistoryMemory:
+    """The last action and the last displacement, for any environment.
+
+    At the start of an episode both are what an agent at rest would see: the middle of the
+    action space and no displacement.
+
+    Parameters
+    ----------
+    action_gain
+        What the bounds of an action become.
+    displacement_gain
+        Feature for a displacement by half the range of an observation. Displacements of
+        unbounded observations are scaled by the model's warm-up instead.
+    """
+
+    name = "history"
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        action_gain: float = 1.5,
+        displacement_gain: float = 30.0,
+    ) -> None:
+        low, high = box_bounds(observation_space, "observation_space")
+        action_low, action_high = box_bounds(action_space, "action_space")
+        if not (np.isfinite(action_gain) and np.isfinite(displacement_gain)):
+            raise InvalidInputError("gains of a history must be finite")
+        self.action_gain, self.displacement_gain = float(action_gain), float(displacement_gain)
+        bounded = np.isfinite(low) & np.isfinite(high)
+        action_bounded = np.isfinite(action_low) & np.isfinite(action_high)
+        half = np.where(bounded, high - np.where(bounded, low, 0), 2.0) / 2
+        action_half = (
+            np.where(action_bounded, action_high - np.where(action_bounded, action_low, 0), 2.0) / 2
+        )
+        safe, action_safe = half > 0, action_half > 0
+        multiplier = np.where(safe, self.displacement_gain / np.where(safe, half, 1), 0.0)
+        action_multiplier = np.where(
+            action_safe, self.action_gain / np.where(action_safe, action_half, 1), 0.0
+        )
+        self._centre = np.concatenate(
+            [np.where(action_bounded, action_low + action_half, 0.0), np.zeros(len(low))]
+        )
+        # Features of unknown scale are handed over as they are; see `unscaled`.
+        self.unscaled: BoolArray = np.concatenate([~action_bounded, ~bounded])
+        self._multiplier = np.where(
+            self.unscaled, 1.0, np.concatenate([action_multiplier, multiplier])
+        )
+        self._actions = len(action_low)
+        self.size = self.inputs = len(low) + len(action_low)
+
+    def start(self, obs: FloatArray) -> FloatArray:
+        """Middle of the action space and no displacement."""
+        return np.repeat(self._centre[None], len(obs), axis=0)
+
+    def advance(
+        self, state: FloatArray, obs: FloatArray, action: FloatArray, next_obs: FloatArray
+    ) -> FloatArray:
+        """Keep this action and this displacement."""
+        return np.concatenate([action, next_obs - obs], axis=1)
+
+    def features(self, state: FloatArray, obs: FloatArray) -> FloatArray:
+        """Both, scaled."""
+        return (state - self._centre) * self._multiplier
+
+    def description(self) -> dict[str, Any]:
+        """Both gains."""
+        return {"action_gain": self.action_gain, "displacement_gain": self.displacement_gain}
+
+    def compiled(self) -> CompiledMemory:
+        """``real``: centre and multiplier of each number, in turns."""
+        return CompiledMemory(
+            kernels.HISTORY_MEMORY,
+            np.zeros(0, np.int64),
+            np.stack([self._centre, self._multiplier], axis=1).ravel(),
+        )
+
+
+def _no_memory(observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> Memory:
+    return NoMemory()
+
+
+def _command_memory(
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    commanded_position: CommandedPosition | dict[str, Any] | None = None,
+    gain: float = 30.0,
+) -> Memory:
+    if commanded_position is None:
+        raise InvalidInputError(
+            "the memory 'commands' needs commanded_position, which the environment declares; "
+            "for an environment that declares none use the memory 'history'"
+        )
+    if isinstance(commanded_position, dict):
+        # From JSON, where tuples became lists.
+        facts: dict[str, Any] = {
+            key: value if key == "scale" else tuple(value)
+            for key, value in commanded_position.items()
+        }
+        commanded_position = CommandedPosition(**facts)
+    return CommandMemory(commanded_position, gain)
+
+
+MEMORIES: Registry[Callable[..., Memory]] = Registry("memory")
+MEMORIES.register(NoMemory.name, _no_memory)
+MEMORIES.register(CommandMemory.name, _command_memory)
+MEMORIES.register(HistoryMemory.name, HistoryMemory)
+
+
+def build_memory(
+    name: str, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], **options: Any
+) -> Memory:
+    """Make the memory registered under `name` for these spaces."""
+    return MEMORIES.get(name)(observation_space, action_space, **options)

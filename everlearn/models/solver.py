@@ -1,0 +1,149 @@
+"""Solving ``(A_ss + ridge I) X = R`` for the active block, never silently wrong.
+
+float32 first (or float64, if the model is); the solution is checked by its residual, improved
+once or twice, then tried in float64, and refused with an error if that fails too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import lapack
+
+from everlearn.errors import EverlearnError
+from everlearn.models import update_kernels
+from everlearn.protocols import FloatArray
+
+TOLERANCE = 1e-3
+"""Largest residual left by a solve, relative to the right-hand side."""
+
+FLOOR = 4.0
+"""Residual, in units of what rounding the weights alone leaves, that cannot be improved."""
+
+ATTEMPTS = 3
+"""Solves with one factorisation: the first and two of iterative refinement."""
+
+
+class UnsolvableError(EverlearnError, np.linalg.LinAlgError):
+    """The block could not be solved to the promised accuracy, in float64 either."""
+
+
+def factorise_single(matrix: FloatArray) -> int:
+    """Cholesky factorisation in place, float32; returns LAPACK's info (0: done).
+
+    `matrix` is in C order with its lower half filled, LAPACK reads that as the upper half of
+    a matrix in Fortran order.
+    """
+    _, info = lapack.spotrf(matrix.T, lower=0, clean=0, overwrite_a=1)
+    return int(info)
+
+
+def factorise_double(matrix: FloatArray) -> int:
+    """As `factorise_single`, in float64."""
+    _, info = lapack.dpotrf(matrix.T, lower=0, clean=0, overwrite_a=1)
+    return int(info)
+
+
+def _back_single(factor: FloatArray, right: FloatArray) -> FloatArray:
+    solution: FloatArray
+    solution, _ = lapack.spotrs(factor.T, right.astype(np.float32), lower=0)
+    return solution
+
+
+def _back_double(factor: FloatArray, right: FloatArray) -> FloatArray:
+    solution: FloatArray
+    solution, _ = lapack.dpotrs(factor.T, right, lower=0)
+    return solution
+
+
+class BlockSolver:
+    """Work space and policy for solving one active block after another.
+
+    Parameters
+    ----------
+    active
+        Rows of the block (``K``).
+    dtype
+        Type of the statistics and of the first factorisation.
+    """
+
+    def __init__(self, active: int, dtype: npt.DTypeLike) -> None:
+        self.gathered: FloatArray = np.zeros((active, active), dtype)
+        self.factor: FloatArray = np.zeros((active, active), dtype)
+        self._all = np.arange(active)
+        self._single = self.factor.dtype == np.float32
+        self.fallbacks = 0
+
+    def solve(
+        self, ridge: float, right: npt.NDArray[np.float64], weights: FloatArray
+    ) -> tuple[FloatArray, npt.NDArray[np.float64]]:
+        """Change the block's weights so that the residual vanishes.
+
+        Parameters
+        ----------
+        ridge
+            Added to the diagonal of `gathered`, which holds ``A_ss``; `factor` holds its lower
+            half and is overwritten.
+        right
+            Residual ``G_s[K, L]`` before the change.
+        weights
+            ``W_s[K, L]`` before the change.
+
+        Returns
+        -------
+        weights, residual
+            ``W_s`` and ``G_s`` after it. The residual counts what rounding the weights to their
+            type leaves behind; the caller carries it to the next update.
+        """
+        diagonal = np.einsum("ii->i", self.factor)
+        if self._single:
+            diagonal += np.float32(ridge)
+            if factorise_single(self.factor) == 0:
+                found = self._improve(ridge, right, weights, self.factor, _back_single)
+                if found is not None:
+                    return found
+            self.fallbacks += 1
+            double: FloatArray = self.gathered.astype(np.float64)
+            np.einsum("ii->i", double)[:] += ridge
+        else:
+            diagonal += ridge
+            double = self.factor
+        if factorise_double(double) == 0:
+            found = self._improve(ridge, right, weights, double, _back_double)
+            if found is not None:
+                return found
+        raise UnsolvableError(
+            f"the active block of {len(right)} cells with ridge {ridge:g} cannot be solved to "
+            f"{TOLERANCE:g}: its largest entry is {self.gathered.max():g}. Use a larger ridge, or "
+            "precision='float64'. The weights were left as they were"
+        )
+
+    def _improve(
+        self,
+        ridge: float,
+        right: npt.NDArray[np.float64],
+        weights: FloatArray,
+        factor: FloatArray,
+        back: Callable[[FloatArray, FloatArray], FloatArray],
+    ) -> tuple[FloatArray, npt.NDArray[np.float64]] | None:
+        size = np.abs(right).max()
+        for _ in range(ATTEMPTS):
+            step = back(factor, right)
+            new = (weights + step).astype(weights.dtype)
+            # What the rounded weights really moved by: exact where they moved little.
+            moved = np.ascontiguousarray(new - weights)
+            left = right - ridge * moved.astype(np.float64)
+            update_kernels.subtract_products(self.gathered, self._all, self._all, moved, left)
+            weights, right = new, left
+            worst = np.abs(left).max()
+            if not np.isfinite(worst):
+                return None
+            if worst <= TOLERANCE * size:
+                return weights, right
+            epsilon = float(np.finfo(weights.dtype).eps)
+            floor = epsilon * update_kernels.rounding_floor(self.gathered, weights, self._all)
+            if worst <= FLOOR * (floor + epsilon * ridge * float(np.abs(weights).max())):
+                return weights, right
+        return None

@@ -1,0 +1,141 @@
+"""The sufficient statistics of everything seen: ``A = sum phi phi^T``, ``B = sum phi y^T``.
+
+Only cells that some input has activated have rows. Columns of ``A`` are all cells: adding a
+cell adds a row at the end and moves nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from everlearn.errors import MemoryLimitError
+from everlearn.models import update_kernels
+from everlearn.protocols import FloatArray
+
+GROWTH = 512
+"""Rows added at once when the table is full."""
+
+
+class Statistics:
+    """``A`` and ``B`` over the cells in use.
+
+    Parameters
+    ----------
+    cells
+        Cells of the encoding (``D``).
+    width
+        Outputs, padded (``L``).
+    dtype
+        Type of ``A``; ``B`` is small and always float64.
+    max_bytes
+        What ``A`` and ``B`` may take; None for no limit.
+    """
+
+    def __init__(
+        self, cells: int, width: int, dtype: npt.DTypeLike, max_bytes: float | None
+    ) -> None:
+        self.max_bytes = max_bytes
+        self.products: FloatArray = np.zeros((0, cells), dtype)
+        self.targets: npt.NDArray[np.float64] = np.zeros((0, width))
+        self.row_of: npt.NDArray[np.int64] = np.full(cells, -1, np.int64)
+        self._cells: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self.used = 0
+        self._sorted: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+
+    @property
+    def cells(self) -> npt.NDArray[np.int64]:
+        """Cells in use, in the order of their rows."""
+        return self._cells[: self.used]
+
+    @property
+    def sorted_cells(self) -> npt.NDArray[np.int64]:
+        """Cells in use in increasing order, the order in which a row of ``A`` is read."""
+        if len(self._sorted) != self.used:
+            self._sorted = np.sort(self.cells)
+        return self._sorted
+
+    def row_bytes(self) -> int:
+        """Bytes of one row of ``A`` and ``B``."""
+        return self.products.itemsize * self.products.shape[1] + 8 * self.targets.shape[1]
+
+    def admit(self, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Rows of `cells`, after giving new ones a row; refuses before anything is changed."""
+        fresh = np.unique(cells[self.row_of[cells] < 0])
+        needed = self.used + len(fresh)
+        if needed > len(self.products):
+            self._grow(needed)
+        if len(fresh):
+            self.row_of[fresh] = np.arange(self.used, needed)
+            self._cells[self.used : needed] = fresh
+            self.used = needed
+        return self.row_of[cells]
+
+    def _grow(self, needed: int) -> None:
+        total = len(self.row_of)
+        capacity = min(total, -(-needed // GROWTH) * GROWTH)
+        if self.max_bytes is not None and capacity * self.row_bytes() > self.max_bytes:
+            capacity = needed
+            if capacity * self.row_bytes() > self.max_bytes:
+                raise MemoryLimitError(
+                    f"{needed} cells in use need {needed * self.row_bytes() / 1e9:.3g} GB of "
+                    f"statistics, more than allowed ({self.max_bytes / 1e9:.3g} GB); raise "
+                    "max_memory_gb or take fewer features or bins. Nothing was changed"
+                )
+        # In place: for large tables the system moves pages, not bytes, and new rows are zero.
+        # No view of these tables outlives a call, hence refcheck=False.
+        self.products.resize((capacity, total), refcheck=False)
+        self.targets.resize((capacity, self.targets.shape[1]), refcheck=False)
+        self._cells.resize(capacity, refcheck=False)
+
+    def add(
+        self,
+        cells: npt.NDArray[np.int64],
+        values: FloatArray,
+        targets: FloatArray,
+        corners: int,
+    ) -> None:
+        """Take in samples ``cells[N, K]``, ``values[N, K]``, ``targets[N, S]``.
+
+        `corners` is the number of active cells in one grid.
+        """
+        rows = self.admit(cells.ravel()).reshape(cells.shape)
+        update_kernels.accumulate_batch(self.products, rows, cells, values, corners)
+        for n in range(len(cells)):
+            self.add_target(rows[n], values[n], targets[n])
+
+    def add_target(
+        self, rows: npt.NDArray[np.int64], values: FloatArray, target: FloatArray
+    ) -> None:
+        """``B_s += phi y^T``."""
+        self.targets[rows, : len(target)] += np.outer(values.astype(np.float64), target)
+
+    def packed(self) -> FloatArray:
+        """Upper half of ``A`` over the cells in use, row by row, in the order of rows."""
+        used, cells = self.used, self.cells
+        out = np.empty(used * (used + 1) // 2, self.products.dtype)
+        position = 0
+        for row in range(used):
+            out[position : position + used - row] = self.products[row, cells[row:]]
+            position += used - row
+        return out
+
+    def unpack(self, cells: npt.NDArray[np.int64], packed: FloatArray, targets: FloatArray) -> None:
+        """Take over what `packed` gave, into statistics that are still empty."""
+        self.admit_in_order(cells)
+        used = len(cells)
+        position = 0
+        for row in range(used):
+            line = packed[position : position + used - row]
+            self.products[row, cells[row:]] = line
+            self.products[row:used, cells[row]] = line
+            position += used - row
+        self.targets[:used, : targets.shape[1]] = targets
+
+    def admit_in_order(self, cells: npt.NDArray[np.int64]) -> None:
+        """Give `cells` rows 0, 1, ... in the order given."""
+        if len(cells) > len(self.products):
+            self._grow(len(cells))
+        self.used = len(cells)
+        self._cells[: self.used] = cells
+        self.row_of[cells] = np.arange(self.used)
