@@ -210,8 +210,8 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
 
         if self.render_mode == "human":
             if self._viewer is None:
-                self._viewer = Viewer(self.model, self.data, self._task.camera)
-            self._viewer.show(self._task.camera)
+                self._viewer = Viewer(self.model, self._task.camera)
+            self._viewer.show(self.data, self._task.camera)
             return None
         if self._camera is None:
             self._camera = Camera(self.model, self.width, self.height)

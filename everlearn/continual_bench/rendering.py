@@ -6,8 +6,10 @@ when the first frame is asked for, so that a machine without a screen needs no s
 
 from __future__ import annotations
 
+import atexit
 import ctypes.util
 import os
+import threading
 import warnings
 import weakref
 from typing import Any
@@ -53,9 +55,10 @@ def _context(width: int, height: int) -> Any:
         raise MissingExtraError(f"drawing with {name} failed: {error}. {_ADVICE}") from error
 
 
-def _free(mjr: mujoco.MjrContext, gl: Any) -> None:
-    mjr.free()
-    gl.free()
+def _close(reference: weakref.ref[Camera] | weakref.ref[Viewer]) -> None:
+    drawn = reference()
+    if drawn is not None:
+        drawn.close()
 
 
 def _camera_id(model: mujoco.MjModel, name: str) -> int:
@@ -88,6 +91,7 @@ class Camera:
         if width < 1 or height < 1:
             raise InvalidInputError(f"a frame needs at least one pixel, got {width} x {height}")
         self.model, self.width, self.height = model, width, height
+        self._closed = False
         self._gl = _context(width, height)
         self._gl.make_current()
         model.vis.global_.offwidth = max(width, model.vis.global_.offwidth)
@@ -97,8 +101,9 @@ class Camera:
         self._mjr = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._mjr)
         self._viewport = mujoco.MjrRect(0, 0, width, height)
-        # Also frees a forgotten one at exit, while the libraries it needs are still there.
-        self._free = weakref.finalize(self, _free, self._mjr, self._gl)
+        # A forgotten camera must go before the library shuts itself down at exit: registered
+        # later, called earlier.
+        atexit.register(_close, weakref.ref(self))
 
     def frame(self, data: mujoco.MjData, camera: str | mujoco.MjvCamera) -> np.ndarray:
         """Return the picture from `camera` as ``[height, width, 3]`` bytes.
@@ -127,8 +132,11 @@ class Camera:
         return np.flipud(pixels).copy()  # OpenGL counts rows from below
 
     def close(self) -> None:
-        """Free the graphics memory."""
-        self._free()
+        """Free the graphics memory; a closed camera cannot draw any more."""
+        if not self._closed:
+            self._closed = True
+            self._mjr.free()
+            self._gl.free()
 
 
 def _check_screen() -> None:
@@ -146,27 +154,45 @@ def _check_screen() -> None:
 
 
 class Viewer:
-    """MuJoCo's interactive window on a running simulation."""
+    """MuJoCo's interactive window on a simulation.
 
-    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, camera: str) -> None:
+    It shows a copy of the simulation: opening the window runs a forward pass, and a mouse can
+    push bodies, neither of which may reach the episode.
+    """
+
+    def __init__(self, model: mujoco.MjModel, camera: str) -> None:
         _check_screen()
         import mujoco.viewer
 
         self._model = model
+        self._data = mujoco.MjData(model)
+        before = set(threading.enumerate())
         self._window = mujoco.viewer.launch_passive(
-            model, data, show_left_ui=False, show_right_ui=False
+            model, self._data, show_left_ui=False, show_right_ui=False
         )
-        self.show(camera)
+        self._threads = set(threading.enumerate()) - before
+        self._window.cam.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._window.cam.fixedcamid = _camera_id(model, camera)
+        self._camera = camera
+        atexit.register(_close, weakref.ref(self))
 
-    def show(self, camera: str) -> None:
+    def show(self, data: mujoco.MjData, camera: str) -> None:
         """Draw the simulation as it is now; does nothing once the window was closed."""
         if not self._window.is_running():
             return
         with self._window.lock():
-            self._window.cam.type = mujoco.mjtCamera.mjCAMERA_FIXED
-            self._window.cam.fixedcamid = _camera_id(self._model, camera)
+            self._data.qpos[:] = data.qpos
+            self._data.mocap_pos[:] = data.mocap_pos
+            mujoco.mj_forward(self._model, self._data)
+            if camera != self._camera:  # else leave the view where the user turned it
+                self._window.cam.type = mujoco.mjtCamera.mjCAMERA_FIXED
+                self._window.cam.fixedcamid = _camera_id(self._model, camera)
+                self._camera = camera
         self._window.sync()
 
     def close(self) -> None:
-        """Close the window."""
+        """Close the window and wait until it is gone."""
         self._window.close()
+        # The process must not end, nor another window open, while the old one is torn down.
+        for thread in self._threads:
+            thread.join(timeout=10.0)

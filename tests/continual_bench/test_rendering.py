@@ -118,14 +118,16 @@ def test_the_library_asked_for_wins(monkeypatch: pytest.MonkeyPatch):
 VIEWER = """
 import numpy as np
 from everlearn.continual_bench.env import ContinualBenchEnv
-env = ContinualBenchEnv("door-open", render_mode="human")
-env.reset()
-for _ in range(5):
-    env.step(np.zeros(4))
-assert env._viewer._window.is_running()
-env.close()
-env.reset(options={"task": "pick-place"})
-env.close()
+shown, plain = (ContinualBenchEnv("door-open", render_mode=mode) for mode in ("human", None))
+for task in ("door-open", "window-close"):
+    for env in (shown, plain):
+        env.reset(options={"task": task})
+    for _ in range(5):
+        action = np.array([1.0, 0.0, 0.0, 1.0])
+        np.testing.assert_array_equal(shown.step(action)[0], plain.step(action)[0])
+    assert shown._viewer._window.is_running()
+shown.close()
+shown.reset()
 """
 
 
