@@ -39,14 +39,12 @@ def video(
     """
     from everlearn.continual_bench.env import ContinualBenchEnv
     from everlearn.continual_bench.scripted import ScriptedController
-    from everlearn.continual_bench.video import FRAMES_PER_SECOND, check_path, film, write_video
+    from everlearn.continual_bench.video import film_episode
 
-    check_path(out)
     controller = ScriptedController(task, noise, seed)
     env = ContinualBenchEnv(task, render_mode="rgb_array", width=width, height=height)
-    frames, success, steps = film(env, controller.act, seed=seed, every=every)
+    success, steps = film_episode(env, controller.act, out, seed=seed, every=every)
     env.close()
-    write_video(out, frames, FRAMES_PER_SECOND)
     print(f"{task}: {'solved' if success else 'not solved'} in {steps} steps -> {out}")
 
 

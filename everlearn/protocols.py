@@ -36,7 +36,7 @@ class CommandedPosition:
 class Objective(Protocol):
     """A batched reward: what a planner maximises."""
 
-    def __call__(self, obs: FloatArray, action: FloatArray, next_obs: FloatArray) -> FloatArray:
+    def __call__(self, obs: FloatArray, action: FloatArray, next_obs: FloatArray, /) -> FloatArray:
         """Rewards ``[N]`` of ``obs[N, S]``, ``action[N, A]``, ``next_obs[N, S]``."""
         ...
 
@@ -99,6 +99,14 @@ class Agent(Protocol):
         terminated: bool,
     ) -> None:
         """Take in what followed the last action."""
+        ...
+
+    def evaluation_copy(self, seed: int | np.random.SeedSequence) -> Agent:
+        """Return an agent that acts on the same knowledge and learns nothing.
+
+        It shares what was learned without copying it, and has a generator and a memory of its
+        own, so that nothing it does can be seen in this agent.
+        """
         ...
 
     def save(self, path: str | Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import mujoco
@@ -80,7 +80,7 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
     as published.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {
+    metadata: dict[str, Any] = {  # noqa: RUF012  (declared as an instance's by Gymnasium)
         "render_modes": ["rgb_array", "human"],
         "render_fps": 80,
     }
@@ -167,9 +167,7 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
             self.render()
         return self._obs.copy(), self._info(np.zeros(4), self._obs)
 
-    def step(
-        self, action: FloatArray
-    ) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: FloatArray) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
         """Move the commanded hand position by ``0.01 * action[:3]`` and simulate 12.5 ms."""
         if not self._running:
             raise NotReadyError(
@@ -200,7 +198,7 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
         reward = info["rewards"][self._task.name]
         return self._obs.copy(), reward, terminated, truncated, info
 
-    def render(self) -> np.ndarray | None:  # type: ignore[override]
+    def render(self) -> np.ndarray | None:
         """Return a frame from the current task's camera, or show it in the viewer."""
         if self.render_mode is None:
             raise NotReadyError(
@@ -291,9 +289,8 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
         changes the solver's warm start, and with it the last bits of everything that follows.
         """
         model, data = self.model, self.data
-        spread = np.zeros(9)
-        if self.reset_noise:
-            spread = self.reset_noise * self.np_random.uniform(-1.0, 1.0, 9)
+        noise = self.reset_noise
+        spread = noise * self.np_random.uniform(-1.0, 1.0, 9) if noise else np.zeros(9)
 
         mujoco.mj_resetData(model, data)
         # Published start poses are in single precision.

@@ -36,22 +36,29 @@ COMMANDED_POSITION = CommandedPosition(
 )
 """How actions move the commanded hand position, which the observation does not show."""
 
+_BOUNDS = (
+    # low and high of each group, in the order of the observation
+    (WORKSPACE_LOW, WORKSPACE_HIGH),  # hand
+    ((0.2,), (1.0,)),  # opening
+    ((-1.0, -1.0, 0.1), (1.0, 1.0, 0.3)),  # button
+    ((-0.3, 0.3, 0.0, -1.7), (0.4, 0.8, 0.3, 0.1)),  # door handle and angle
+    ((-0.8, 0.2, 0.0), (-0.4, 0.5, 0.4)),  # window handle
+    ((0.4, -0.6, 0.0), (0.8, -0.2, 0.228)),  # faucet handle
+    ((0.0, -0.8, 0.0), (0.2, 0.8, 0.5)),  # peg
+    ((-0.8, -0.8, 0.0), (0.8, 0.8, 0.5)),  # block
+    ((-0.1, 0.0, -0.05), (0.1, 0.05, 0.0)),  # opening change and pads
+)
 # Published in single precision, and observations are clipped to exactly these values.
-LOW = np.array(
-    [*WORKSPACE_LOW, 0.2, -1, -1, 0.1, -0.3, 0.3, 0, -1.7, -0.8, 0.2, 0, 0.4, -0.6, 0]
-    + [0, -0.8, 0, -0.8, -0.8, 0, -0.1, 0, -0.05],
-    dtype=np.float32,
-).astype(np.float64)
-HIGH = np.array(
-    [*WORKSPACE_HIGH, 1, 1, 1, 0.3, 0.4, 0.8, 0.3, 0.1, -0.4, 0.5, 0.4, 0.8, -0.2, 0.228]
-    + [0.2, 0.8, 0.5, 0.8, 0.8, 0.5, 0.1, 0.05, 0],
-    dtype=np.float32,
-).astype(np.float64)
+LOW, HIGH = (
+    np.concatenate([group[side] for group in _BOUNDS]).astype(np.float32).astype(np.float64)
+    for side in (0, 1)
+)
 
 # Offsets from a body or site to the point that is observed.
 _BUTTON_TOP = 0.193
 _FAUCET_DROP = -0.01
 _OPEN_DISTANCE = 0.1  # metres between the claws that count as an opening of one
+
 
 @dataclass(frozen=True)
 class ObservationReader:

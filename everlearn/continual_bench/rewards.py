@@ -117,7 +117,7 @@ def _caging(  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def button_press(obs, action, fingers, start):  # type: ignore[no-untyped-def]
-    """Closed gripper near the button, then the button down."""
+    """Gripper closed and near the button, then the button down."""
     x, y, z = obs[4], obs[5], obs[6]
     off = _distance(x, y, z, fingers[0], fingers[1], fingers[2])
     margin = _distance(x, y, z, start[0], start[1], start[2])
@@ -143,9 +143,9 @@ def door_open(obs, action, fingers, start):  # type: ignore[no-untyped-def]
     off = _distance(obs[0], obs[1], obs[2], x + 0.05, y + 0.03, z - 0.01)
     ready = hamacher(above, long_tail(off, 0.0, rim / 2.0, 0.5))
     angle = obs[10]
-    opened = 0.8 * long_tail(
-        math.pi / 2.0 + math.pi / 6.0 + angle, 0.0, 0.5, math.pi / 3.0
-    ) + (0.2 if angle < -math.pi / 90.0 else 0.0)
+    opened = 0.8 * long_tail(math.pi / 2.0 + math.pi / 6.0 + angle, 0.0, 0.5, math.pi / 3.0) + (
+        0.2 if angle < -math.pi / 90.0 else 0.0
+    )
     effort = (min(max(action[3], -1.0), 1.0) + 1.0) / 2.0
     return 2.0 * hamacher(ready, effort) + 8.0 * opened
 
@@ -154,7 +154,10 @@ def door_open(obs, action, fingers, start):  # type: ignore[no-untyped-def]
 def window_close(obs, action, fingers, start):  # type: ignore[no-untyped-def]
     """Fingers at the handle and the handle at its goal."""
     in_place = long_tail(
-        abs(obs[12] - WINDOW_TARGET_Y), 0.0, 0.05, abs(abs(WINDOW_START[1] - WINDOW_TARGET_Y) - 0.05)
+        abs(obs[12] - WINDOW_TARGET_Y),
+        0.0,
+        0.05,
+        abs(abs(WINDOW_START[1] - WINDOW_TARGET_Y) - 0.05),
     )
     off = _distance(obs[11], obs[12], obs[13], fingers[0], fingers[1], fingers[2])
     off_at_start = _distance(

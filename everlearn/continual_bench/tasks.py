@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,10 +13,7 @@ from everlearn.errors import InvalidInputError
 from everlearn.protocols import FloatArray, Objective
 from everlearn.registry import Registry
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    Transitions: TypeAlias = Callable[[FloatArray, FloatArray, FloatArray], np.ndarray]
+Success = Callable[[FloatArray, FloatArray, FloatArray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -48,11 +44,11 @@ class Task:
     name: str
     hand: tuple[float, float, float]
     camera: str
-    reward: Transitions
-    success: Transitions
+    reward: Objective
+    success: Success
     kind: int = -1
     object_start: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    fingers_start: tuple[float, float, float] = field(default=(0.0, 0.0, 0.0))
+    fingers_start: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def start(self) -> FloatArray:
         """Return the start that rewards take their margins from (`rewards.py`)."""
@@ -179,8 +175,8 @@ PAPER_TASKS = TASKS.names()
 
 def register_task(
     name: str,
-    reward: Transitions,
-    success: Transitions,
+    reward: Objective,
+    success: Success,
     *,
     like: str = "pick-place",
     hand: tuple[float, float, float] | None = None,

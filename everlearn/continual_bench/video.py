@@ -51,49 +51,59 @@ def write_video(path: str | Path, frames: Iterable[np.ndarray], fps: int) -> Pat
     return path
 
 
-def film(
-    env: ContinualBenchEnv,
-    policy: Callable[[FloatArray], FloatArray],
-    *,
-    seed: int | None = None,
-    every: int = 4,
-    linger: int = 8,
-) -> tuple[list[np.ndarray], bool, int]:
-    """Play one episode of the environment's task and draw every `every`-th step.
+class Film:
+    """Collects the frames of an episode; call it after every step.
 
     Parameters
     ----------
     env
-        An environment with ``render_mode="rgb_array"``.
-    policy
-        Maps an observation to an action.
-    seed
-        Seed of the reset.
+        An environment with ``render_mode="rgb_array"``, just reset.
     every
         Steps between frames; 4 of them are 0.05 s, real time at 20 frames a second.
-    linger
-        How many times the last picture is repeated, so that the end can be seen.
-
-    Returns
-    -------
-    frames, success, steps
     """
-    if every < 1:
-        raise InvalidInputError(f"a frame every {every} steps makes no sense; use 1 or more")
+
+    def __init__(self, env: ContinualBenchEnv, every: int = 4) -> None:
+        if every < 1:
+            raise InvalidInputError(f"a frame every {every} steps makes no sense; use 1 or more")
+        self._env = env
+        self._every = every
+        self._steps = 0
+        self.frames = [self._draw()]
+
+    def __call__(self, *_: object) -> None:
+        """Count a step, and draw it if it is its turn."""
+        self._steps += 1
+        if self._steps % self._every == 0:
+            self.frames.append(self._draw())
+
+    def write(self, path: str | Path, linger: int = 8) -> Path:
+        """Write the film, its last picture shown `linger` times so that the end can be seen."""
+        return write_video(path, [*self.frames, *[self._draw()] * linger], FRAMES_PER_SECOND)
+
+    def _draw(self) -> np.ndarray:
+        frame = self._env.render()
+        if frame is None:
+            raise InvalidInputError('filming needs an environment with render_mode="rgb_array"')
+        return frame
+
+
+def film_episode(
+    env: ContinualBenchEnv,
+    policy: Callable[[FloatArray], FloatArray],
+    path: str | Path,
+    *,
+    seed: int | None = None,
+    every: int = 4,
+) -> tuple[bool, int]:
+    """Play one episode of the environment's task, write its video, return success and steps."""
+    check_path(path)
     obs, info = env.reset(seed=seed)
-    frames, steps, ended = [_frame(env)], 0, False
+    film = Film(env, every)
+    steps, ended = 0, False
     while not ended:
         obs, _, terminated, truncated, info = env.step(policy(obs))
+        film()
         steps += 1
         ended = terminated or truncated
-        if ended or steps % every == 0:
-            frames.append(_frame(env))
-    frames.extend([frames[-1]] * linger)
-    return frames, bool(info["success"]), steps
-
-
-def _frame(env: ContinualBenchEnv) -> np.ndarray:
-    frame = env.render()
-    if frame is None:
-        raise InvalidInputError('filming needs an environment with render_mode="rgb_array"')
-    return frame
+    film.write(path)
+    return bool(info["success"]), steps

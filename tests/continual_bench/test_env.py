@@ -171,7 +171,7 @@ def test_unknown_names_are_refused_and_name_the_known_ones(env: ContinualBenchEn
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(InvalidInputError, match="render mode 'ascii'.*rgb_array"):
+    with pytest.raises(InvalidInputError, match=r"render mode 'ascii'.*rgb_array"):
         ContinualBenchEnv(render_mode="ascii")
     for noise in (-0.1, 0.5, float("nan")):
         with pytest.raises(InvalidInputError, match="reset_noise"):

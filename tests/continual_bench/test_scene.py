@@ -23,7 +23,9 @@ def model() -> mujoco.MjModel:
     return build_model()
 
 
-def check(model: mujoco.MjModel, kind: str, prefix: str, fields: dict[str, str], **tolerance: float):
+def check(
+    model: mujoco.MjModel, kind: str, prefix: str, fields: dict[str, str], **tolerance: float
+):
     for fact in FACTS[kind]:
         i = fact["id"]
         for ours, theirs in fields.items():
