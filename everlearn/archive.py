@@ -124,10 +124,9 @@ def load_archive(
         for name, dtype, shape in entries:
             array = np.empty(shape, dtype)
             for chunk in _chunks(array):
-                view = memoryview(chunk)
-                if file.readinto(view) != len(view):
+                if file.readinto(chunk) != len(chunk):
                     raise _damaged(path, f"cut short inside {name!r}")
-                digest.update(view)
+                digest.update(chunk)
             arrays[name] = array
         if file.read(DIGEST_SIZE) != digest.digest():
             raise _damaged(path, "its checksum does not match")
@@ -154,7 +153,7 @@ def _write(file: BinaryIO, header: bytes, arrays: Mapping[str, npt.NDArray[Any]]
     for array in arrays.values():
         for part in _contiguous_parts(array):
             for chunk in _chunks(part):
-                put(memoryview(chunk))
+                put(chunk)
     file.write(digest.digest())
 
 
@@ -188,12 +187,12 @@ def _contiguous_parts(array: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
         yield np.ascontiguousarray(array[first : first + rows])
 
 
-def _chunks(array: npt.NDArray[Any]) -> Iterator[npt.NDArray[np.uint8]]:
+def _chunks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
     """Give the bytes of a C-ordered array, without copying, `CHUNK` at a time."""
     flat = array.reshape(-1).view(np.uint8) if array.size and array.itemsize else None
     if flat is not None:
         for first in range(0, len(flat), CHUNK):
-            yield flat[first : first + CHUNK]
+            yield flat[first : first + CHUNK].data
 
 
 def _sync_folder(folder: Path) -> None:

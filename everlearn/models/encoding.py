@@ -30,6 +30,15 @@ def padded(count: int, multiple: int) -> int:
     return -(-count // multiple) * multiple
 
 
+def aligned_zeros(shape: tuple[int, int], dtype: npt.DTypeLike) -> FloatArray:
+    """Zeros that start on a cache line, so that vectors of weights do not straddle two."""
+    line = 64
+    item = np.dtype(dtype).itemsize
+    buffer = np.zeros(shape[0] * shape[1] + line // item, dtype)
+    skip = -buffer.ctypes.data % line // item
+    return buffer[skip : skip + shape[0] * shape[1]].reshape(shape)
+
+
 class InputScaling:
     """``(x - centre) * multiplier`` for every input of the model.
 
@@ -143,8 +152,8 @@ class LosseEncoding:
     def __call__(self, inputs: FloatArray) -> tuple[npt.NDArray[np.int64], FloatArray]:
         """Active cells ``[N, K]`` and their values of scaled inputs ``[N, inputs]``."""
         count = len(inputs)
-        columns = np.zeros((self.projection.shape[1], count), self.dtype)
-        columns[: self.inputs] = inputs.T
+        columns = np.zeros((self.projection.shape[1], padded(count, kernels.LANES)), self.dtype)
+        columns[: self.inputs, :count] = inputs.T
         indices = np.empty((count, self.active), np.int64)
         values = np.empty((count, self.active), self.dtype)
         kernels.encode_block(self.projection, columns, self.bins, self.grid_dim, indices, values)

@@ -30,7 +30,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from everlearn.errors import InvalidInputError, MemoryLimitError
 from everlearn.models import checkpoint, kernels, update_kernels
-from everlearn.models.encoding import LosseEncoding, as_box, padded
+from everlearn.models.encoding import LosseEncoding, aligned_zeros, as_box, padded
 from everlearn.models.inputs import Batch, ModelInputs
 from everlearn.models.memory import CompiledMemory, Memory, NoMemory
 from everlearn.models.solver import BlockSolver, UnsolvableError
@@ -150,6 +150,8 @@ class OnlineWorldModel:
             self.dtype,
         )
         self._width = padded(self.inputs.observations, kernels.LANES)
+        # A tuple as long as a row of weights has vectors: the kernels compile for that width.
+        self._vectors = (0,) * (self._width // kernels.LANES)
         limit = self.config.max_memory_gb
         self._max_bytes = None if limit is None else limit * 1e9 - self._fixed_bytes()
         if self._max_bytes is not None and self._max_bytes < 0:
@@ -158,7 +160,7 @@ class OnlineWorldModel:
                 f"max_memory_gb={limit:g}; raise it or take fewer features or bins"
             )
         self._statistics = Statistics(self.encoding.cells, self._width, self.dtype, self._max_bytes)
-        self._weights: FloatArray = np.zeros((self.encoding.cells, self._width), self.dtype)
+        self._weights = aligned_zeros((self.encoding.cells, self._width), self.dtype)
         self._solver = BlockSolver(self.encoding.active, self.dtype)
         self._pools = ThreadpoolController()
         self.steps = 0
@@ -325,6 +327,7 @@ class OnlineWorldModel:
                 compiled.kind,
                 compiled.whole,
                 compiled.real.astype(self.dtype),
+                self._vectors,
                 min(MAX_BLOCK, padded(max(share, 1), kernels.LANES)),
             )
 
@@ -459,6 +462,7 @@ class OnlineWorldModel:
             self._statistics.sorted_cells,
             self._weights,
             part,
+            self._vectors,
         )
         right[fresh] = part
         return right

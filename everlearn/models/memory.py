@@ -158,7 +158,7 @@ class CommandMemory:
         return self.gain * (state - obs[:, self._observation])
 
     def description(self) -> dict[str, Any]:
-        """Declared position and gain."""
+        """Position as declared, and gain."""
         return {"commanded_position": asdict(self.commanded_position), "gain": self.gain}
 
     def compiled(self) -> CompiledMemory:

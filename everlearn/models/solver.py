@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.linalg import lapack
 
 from everlearn.errors import EverlearnError
-from everlearn.models import update_kernels
+from everlearn.models import simd, update_kernels
 from everlearn.protocols import FloatArray
 
 TOLERANCE = 1e-3
@@ -129,13 +129,16 @@ class BlockSolver:
         back: Callable[[FloatArray, FloatArray], FloatArray],
     ) -> tuple[FloatArray, npt.NDArray[np.float64]] | None:
         size = np.abs(right).max()
+        vectors = (0,) * (weights.shape[1] // simd.LANES)
         for _ in range(ATTEMPTS):
             step = back(factor, right)
             new = (weights + step).astype(weights.dtype)
             # What the rounded weights really moved by: exact where they moved little.
             moved = np.ascontiguousarray(new - weights)
             left = right - ridge * moved.astype(np.float64)
-            update_kernels.subtract_products(self.gathered, self._all, self._all, moved, left)
+            update_kernels.subtract_products(
+                self.gathered, self._all, self._all, moved, left, vectors
+            )
             weights, right = new, left
             worst = np.abs(left).max()
             if not np.isfinite(worst):

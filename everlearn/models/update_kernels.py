@@ -16,30 +16,27 @@ import numpy as np
 from numba import njit, prange
 
 from everlearn.models.kernels import FAST
+from everlearn.models.simd import accumulate_row, subtract_run
 
 RUN = 64
 """Cells summed in the storage type before the sum goes to float64."""
 
-ROWS = 8
-"""Rows of A handled together, so that a run of weights is loaded once for all of them."""
+ROWS = 4
+"""Rows of A handled together, so that weights are loaded once for all of them."""
 
 
-@njit(cache=True, parallel=True, fastmath=FAST)
+@njit(cache=True, parallel=True)
 def accumulate(
     products: Any, rows: Any, cells: Any, values: Any, gathered: Any, factor: Any
 ) -> None:
     """``A_ss += phi phi^T``, and the new ``A_ss`` into `gathered` and (lower half) `factor`."""
     active = cells.shape[0]
     for r in prange(active):
-        row = products[rows[r]]
-        value = values[r]
-        for k in range(active):
-            cell = np.uint32(cells[k])
-            total = row[cell] + value * values[k]
-            row[cell] = total
-            gathered[r, k] = total
+        following = rows[min(r + 1, active - 1)]
+        line = gathered[r]
+        accumulate_row(products, rows[r], following, cells, values, values[r], line)
         for k in range(r + 1):
-            factor[r, k] = gathered[r, k]
+            factor[r, k] = line[k]
 
 
 @njit(cache=True, parallel=True)
@@ -54,65 +51,47 @@ def gather(products: Any, rows: Any, cells: Any, gathered: Any, factor: Any) -> 
             factor[r, k] = gathered[r, k]
 
 
-@njit(cache=True, parallel=True, fastmath=FAST)
+@njit(cache=True, parallel=True)
 def accumulate_batch(products: Any, rows: Any, cells: Any, values: Any, corners: int) -> None:
     """Add many samples, ``A += sum phi phi^T``; a thread owns all rows of a grid."""
     samples, active = cells.shape
     for grid in prange(active // corners):
+        line = np.empty(active, products.dtype)
         for n in range(samples):
             for r in range(grid * corners, (grid + 1) * corners):
-                row = products[rows[n, r]]
-                value = values[n, r]
-                for k in range(active):
-                    row[np.uint32(cells[n, k])] += value * values[n, k]
-
-
-@njit(cache=True, fastmath=FAST)
-def _add_run(
-    matrix: Any, row: int, columns: Any, first: int, last: int, weights: Any, out: Any
-) -> None:
-    """``out -= sum_j matrix[row, columns[j]] * weights[columns[j]]``, j from first to last."""
-    width = weights.shape[1]
-    part = np.zeros(width, weights.dtype)
-    j = first
-    while j + 4 <= last:
-        c0 = np.uint32(columns[j])
-        c1 = np.uint32(columns[j + 1])
-        c2 = np.uint32(columns[j + 2])
-        c3 = np.uint32(columns[j + 3])
-        a0 = matrix[row, c0]
-        a1 = matrix[row, c1]
-        a2 = matrix[row, c2]
-        a3 = matrix[row, c3]
-        for lane in range(0, width, 16):
-            for o in range(lane, lane + 16):
-                part[o] += (
-                    a0 * weights[c0, o]
-                    + a1 * weights[c1, o]
-                    + a2 * weights[c2, o]
-                    + a3 * weights[c3, o]
+                following = rows[n, min(r + 1, active - 1)]
+                accumulate_row(
+                    products, rows[n, r], following, cells[n], values[n], values[n, r], line
                 )
-        j += 4
-    while j < last:
-        c0 = np.uint32(columns[j])
-        a0 = matrix[row, c0]
-        for o in range(width):
-            part[o] += a0 * weights[c0, o]
-        j += 1
-    for o in range(width):
-        out[o] -= part[o]
 
 
-@njit(cache=True, parallel=True, fastmath=FAST)
-def subtract_products(matrix: Any, rows: Any, columns: Any, weights: Any, out: Any) -> None:
-    """``out[n] -= matrix[rows[n]] . weights`` over `columns`, with ``out[N, L]`` in float64."""
+@njit(cache=True, parallel=True)
+def subtract_products(
+    matrix: Any, rows: Any, columns: Any, weights: Any, out: Any, vectors: Any
+) -> None:
+    """``out[n] -= matrix[rows[n]] . weights`` over `columns`, with ``out[N, L]`` in float64.
+
+    `vectors` is a tuple as long as a row of weights has vectors.
+    """
     count = rows.shape[0]
     used = columns.shape[0]
-    for group in prange((count + 7) // 8):
-        for first in range(0, used, 64):
-            last = min(first + 64, used)
-            for n in range(group * 8, min(group * 8 + 8, count)):
-                _add_run(matrix, rows[n], columns, first, last, weights, out[n])
+    for group in prange((count + ROWS - 1) // ROWS):
+        start = group * ROWS
+        # The last group may be short: it repeats its last row, into parts nobody reads.
+        last = count - 1
+        four = (
+            rows[start],
+            rows[min(start + 1, last)],
+            rows[min(start + 2, last)],
+            rows[min(start + 3, last)],
+        )
+        part = np.zeros((ROWS, out.shape[1]))
+        for first in range(0, used, RUN):
+            stop = min(first + RUN, used)
+            subtract_run(part, matrix, four, columns, first, stop, weights, vectors)
+        for n in range(start, min(start + ROWS, count)):
+            for o in range(out.shape[1]):
+                out[n, o] += part[n - start, o]
 
 
 @njit(cache=True, fastmath=FAST)

@@ -1,0 +1,372 @@
+"""Vector instructions for the kernels, `LANES` numbers at a time, in either precision.
+
+The compiler cannot prove that the arrays of the inner loops do not overlap, and so leaves
+them scalar or half as wide as the processor. These intrinsics say what is meant in LLVM's own
+vector types; where a processor has shorter vectors LLVM splits them. Indices are trusted, as
+everywhere in compiled code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+LANES = 16
+"""Numbers in one vector; a cache line of float32."""
+
+_LOG2_E = 1.4426950408889634
+_LN_2 = 0.6931471805599453
+
+SATURATION = {"float": 15.0, "double": 30.0}
+"""Arguments at which the logistic function is taken as constant, inside (0, 1)."""
+
+SERIES = {"float": 7, "double": 13}
+"""Terms of the exponential series; what is left is below the precision's rounding."""
+
+
+class _Vectors:
+    """Loads, stores and arithmetic on vectors, for one intrinsic's builder."""
+
+    def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
+        self.context, self.builder = context, builder
+        self.scalar = context.get_data_type(dtype)
+        self.vector = ir.VectorType(self.scalar, LANES)
+        self.double = str(self.scalar) == "double"
+        self.integer = ir.IntType(64 if self.double else 32)
+
+    def pointer(self, arrty: Any, array: Any, indices: list[Any]) -> Any:
+        array = self.context.make_array(arrty)(self.context, self.builder, array)
+        return cgutils.get_item_pointer(self.context, self.builder, arrty, array, indices)
+
+    def shape(self, arrty: Any, array: Any, axis: int) -> Any:
+        array = self.context.make_array(arrty)(self.context, self.builder, array)
+        return self.builder.extract_value(array.shape, axis)
+
+    def load(self, pointer: Any, of: Any = None) -> Any:
+        vector = self.vector if of is None else of
+        pointer = self.builder.bitcast(pointer, vector.as_pointer())
+        return self.builder.load(pointer, align=4)
+
+    def store(self, value: Any, pointer: Any) -> None:
+        pointer = self.builder.bitcast(pointer, value.type.as_pointer())
+        self.builder.store(value, pointer, align=4)
+
+    def splat(self, scalar: Any) -> Any:
+        empty = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
+        one = self.builder.insert_element(empty, scalar, ir.Constant(ir.IntType(32), 0))
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+        return self.builder.shuffle_vector(one, empty, mask)
+
+    def constant(self, value: float) -> Any:
+        return ir.Constant(self.vector, [value] * LANES)
+
+    def whole(self, value: int) -> Any:
+        return ir.Constant(ir.VectorType(self.integer, LANES), [value] * LANES)
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        kind = ir.FunctionType(self.vector, [self.vector] * len(arguments))
+        name = f"llvm.{name}.v{LANES}f{64 if self.double else 32}"
+        function = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        return self.builder.call(function, arguments)
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        """``a * b + c``, in one instruction where there is one."""
+        return self.call("fmuladd", a, b, c)
+
+    def clamp(self, a: Any, bound: float) -> Any:
+        # Ordered comparisons are false for NaN, which therefore becomes the bound: it must
+        # not become an index.
+        low, high = self.constant(-bound), self.constant(bound)
+        a = self.builder.select(self.builder.fcmp_ordered(">", a, low), a, low)
+        return self.builder.select(self.builder.fcmp_ordered("<", a, high), a, high)
+
+    def logistic(self, x: Any) -> Any:
+        """1 / (1 + exp(-x)), with exp(-x) = 2^k exp(f), |f| <= ln(2) / 2."""
+        builder, name = self.builder, "double" if self.double else "float"
+        x = self.clamp(x, SATURATION[name])
+        k = self.call("floor", self.fma(x, self.constant(-_LOG2_E), self.constant(0.5)))
+        f = self.fma(k, self.constant(-_LN_2), builder.fneg(x))
+        terms = [1.0]
+        for n in range(1, SERIES[name] + 1):
+            terms.append(terms[-1] / n)
+        p = self.constant(terms[-1])
+        for term in reversed(terms[:-1]):
+            p = self.fma(p, f, self.constant(term))
+        # The bits of 2^k are its exponent field alone.
+        bias, shift = (1023, 52) if self.double else (127, 23)
+        bits = builder.fptosi(k, ir.VectorType(self.integer, LANES))
+        bits = builder.shl(builder.add(bits, self.whole(bias)), self.whole(shift))
+        power = builder.bitcast(bits, self.vector)
+        one = self.constant(1.0)
+        return builder.fdiv(one, self.fma(p, power, one))
+
+
+@intrinsic
+def project_lanes(
+    typingctx: Any, projection: Any, feature: Any, inputs: Any, column: Any, out: Any
+) -> Any:
+    """``out[column : column + LANES] = projection[feature] . inputs[:, column : ...]``.
+
+    The number of inputs (rows) must be even: two sums run side by side, because one alone
+    would wait for its own result at every step.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        projection_, feature_, inputs_, column_, out_ = args
+        v = _Vectors(context, builder, inputs.dtype)
+        rows = v.shape(inputs, inputs_, 0)
+        two = ir.Constant(rows.type, 2)
+        sums = [cgutils.alloca_once_value(builder, v.constant(0.0)) for _ in range(2)]
+        for total in sums:
+            builder.store(v.constant(0.0), total)
+        with cgutils.for_range(builder, builder.udiv(rows, two)) as loop:
+            for i, total in enumerate(sums):
+                row = builder.add(builder.mul(loop.index, two), ir.Constant(rows.type, i))
+                weight = builder.load(v.pointer(projection, projection_, [feature_, row]))
+                lanes = v.load(v.pointer(inputs, inputs_, [row, column_]))
+                builder.store(v.fma(v.splat(weight), lanes, builder.load(total)), total)
+        total = builder.fadd(builder.load(sums[0]), builder.load(sums[1]))
+        v.store(total, v.pointer(out, out_, [column_]))
+        return context.get_dummy_value()
+
+    return types.void(projection, types.intp, inputs, types.intp, out), codegen
+
+
+@intrinsic
+def locate_lanes(
+    typingctx: Any, position: Any, column: Any, bins: Any, cell: Any, fraction: Any
+) -> Any:
+    """Place `LANES` projections on a line of `bins` edges: lower edge and how far past it.
+
+    ``location = (bins - 1) * logistic(projection)``; cells are int32.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        position_, column_, bins_, cell_, fraction_ = args
+        v = _Vectors(context, builder, position.dtype)
+        squashed = v.logistic(v.load(v.pointer(position, position_, [column_])))
+        last = builder.sitofp(builder.sub(bins_, ir.Constant(bins_.type, 1)), v.scalar)
+        location = builder.fmul(squashed, v.splat(last))
+        whole = ir.VectorType(ir.IntType(32), LANES)
+        lower = builder.fptosi(location, whole)
+        top = builder.trunc(builder.sub(bins_, ir.Constant(bins_.type, 2)), ir.IntType(32))
+        top = v.splat(top)
+        lower = builder.select(builder.icmp_signed("<", lower, top), lower, top)
+        v.store(lower, v.pointer(cell, cell_, [column_]))
+        past = builder.fsub(location, builder.sitofp(lower, v.vector))
+        v.store(past, v.pointer(fraction, fraction_, [column_]))
+        return context.get_dummy_value()
+
+    return types.void(position, types.intp, types.intp, cell, fraction), codegen
+
+
+@intrinsic
+def logistic_lanes(typingctx: Any, x: Any, column: Any, out: Any) -> Any:
+    """Logistic function of `LANES` numbers, as `locate_lanes` uses it."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        v = _Vectors(context, builder, x.dtype)
+        value = v.logistic(v.load(v.pointer(x, args[0], [args[1]])))
+        v.store(value, v.pointer(out, args[2], [args[1]]))
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, out), codegen
+
+
+@intrinsic
+def add_row(typingctx: Any, out: Any, row: Any, weights: Any, index: Any, factor: Any) -> Any:
+    """``out[row] += factor * weights[index]``, for rows of whole vectors."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        out_, row_, weights_, index_, factor_ = args
+        v = _Vectors(context, builder, out.dtype)
+        splat = v.splat(factor_)
+        width = v.shape(out, out_, 1)
+        step = ir.Constant(width.type, LANES)
+        with cgutils.for_range(builder, builder.udiv(width, step)) as loop:
+            lane = builder.mul(loop.index, step)
+            target = v.pointer(out, out_, [row_, lane])
+            source = v.load(v.pointer(weights, weights_, [index_, lane]))
+            v.store(v.fma(splat, source, v.load(target)), target)
+        return context.get_dummy_value()
+
+    return types.void(out, types.intp, weights, types.intp, out.dtype), codegen
+
+
+@intrinsic
+def add_grid(
+    typingctx: Any,
+    change: Any,
+    weights: Any,
+    first: Any,
+    bins: Any,
+    cells: Any,
+    fractions: Any,
+    vectors: Any,
+) -> Any:
+    """Add one two-dimensional grid's part of the prediction to ``change[c]``, all c.
+
+    The four corners around each location, weighted; the grid's weights start at row `first`.
+    `vectors` is a tuple as long as a row has vectors, so that the row's width is known when
+    this is compiled.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        change_, weights_, first_, bins_, cells_, fractions_, _ = args
+        v = _Vectors(context, builder, change.dtype)
+        index = bins_.type
+        width = ir.Constant(index, len(vectors) * LANES)
+        zero, one = ir.Constant(index, 0), ir.Constant(index, 1)
+        targets = v.pointer(change, change_, [zero, zero])
+        sources = v.pointer(weights, weights_, [first_, zero])
+        places = [v.pointer(cells, cells_, [d, zero]) for d in (zero, one)]
+        pasts = [v.pointer(fractions, fractions_, [d, zero]) for d in (zero, one)]
+        next_line = builder.mul(bins_, width)
+        with cgutils.for_range(builder, v.shape(change, change_, 0)) as loop:
+            c = loop.index
+            i, j = (builder.sext(builder.load(builder.gep(p, [c])), index) for p in places)
+            s, t = (builder.load(builder.gep(p, [c])) for p in pasts)
+            both = builder.fmul(s, t)
+            right = builder.fsub(t, both)
+            below = builder.fsub(s, both)
+            neither = builder.fsub(builder.fsub(ir.Constant(v.scalar, 1.0), s), right)
+            cell = builder.add(builder.mul(i, bins_), j)
+            corner = builder.gep(sources, [builder.mul(cell, width)])
+            corners = [corner, builder.gep(corner, [width])]
+            lower = builder.gep(corner, [next_line])
+            corners += [lower, builder.gep(lower, [width])]
+            splats = [v.splat(factor) for factor in (neither, right, below, both)]
+            target = builder.gep(targets, [builder.mul(c, width)])
+            for vector in range(len(vectors)):
+                lane = ir.Constant(index, vector * LANES)
+                place = builder.gep(target, [lane])
+                total = v.load(place)
+                for source, splat in zip(corners, splats, strict=True):
+                    total = v.fma(splat, v.load(builder.gep(source, [lane])), total)
+                v.store(total, place)
+        return context.get_dummy_value()
+
+    signature = types.void(change, weights, types.intp, types.intp, cells, fractions, vectors)
+    return signature, codegen
+
+
+@intrinsic
+def subtract_run(
+    typingctx: Any,
+    out: Any,
+    matrix: Any,
+    rows: Any,
+    columns: Any,
+    first: Any,
+    last: Any,
+    weights: Any,
+    vectors: Any,
+) -> Any:
+    """``out[n] -= sum_j matrix[rows[n], columns[j]] * weights[columns[j]]``, j in a run.
+
+    The run is summed in the type of the weights, in registers, then subtracted in float64.
+    `rows` and `vectors` are tuples: their lengths are known when this is compiled.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        out_, matrix_, rows_, columns_, first_, last_, weights_, _ = args
+        v = _Vectors(context, builder, weights.dtype)
+        index = first_.type
+        zero = ir.Constant(index, 0)
+        lanes = [ir.Constant(index, n * LANES) for n in range(len(vectors))]
+        sources = [
+            v.pointer(matrix, matrix_, [row, zero]) for row in cgutils.unpack_tuple(builder, rows_)
+        ]
+        table = v.pointer(weights, weights_, [zero, zero])
+        width = ir.Constant(index, len(vectors) * LANES)
+        totals = [
+            [cgutils.alloca_once_value(builder, v.constant(0.0)) for _ in lanes] for _ in sources
+        ]
+        for total in (one for row in totals for one in row):
+            builder.store(v.constant(0.0), total)
+        place = v.pointer(columns, columns_, [zero])
+        with cgutils.for_range(builder, last_, start=first_) as loop:
+            column = builder.load(builder.gep(place, [loop.index]))
+            source = builder.gep(table, [builder.mul(column, width)])
+            loaded = [v.load(builder.gep(source, [lane])) for lane in lanes]
+            for row, line in zip(sources, totals, strict=True):
+                splat = v.splat(builder.load(builder.gep(row, [column])))
+                for value, total in zip(loaded, line, strict=True):
+                    builder.store(v.fma(splat, value, builder.load(total)), total)
+        wide = ir.VectorType(ir.DoubleType(), LANES)
+        for n, line in enumerate(totals):
+            for lane, total in zip(lanes, line, strict=True):
+                target = v.pointer(out, out_, [ir.Constant(index, n), lane])
+                value = builder.load(total)
+                value = value if v.double else builder.fpext(value, wide)
+                v.store(builder.fsub(v.load(target, wide), value), target)
+        return context.get_dummy_value()
+
+    signature = types.void(out, matrix, rows, columns, types.intp, types.intp, weights, vectors)
+    return signature, codegen
+
+
+@intrinsic
+def accumulate_row(
+    typingctx: Any,
+    products: Any,
+    row: Any,
+    following: Any,
+    cells: Any,
+    values: Any,
+    value: Any,
+    gathered: Any,
+) -> Any:
+    """``products[row, cells] += value * values``, and the sums into `gathered`, in order.
+
+    Corners come in pairs of neighbouring cells, so two numbers go at a time. Rows are far
+    apart in memory: the cells of row `following` are called up while this one is worked on.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        products_, row_, following_, cells_, values_, value_, gathered_ = args
+        v = _Vectors(context, builder, products.dtype)
+        index = row_.type
+        zero, one = ir.Constant(index, 0), ir.Constant(index, 1)
+        pair = ir.VectorType(v.scalar, 2)
+        size = v.scalar
+        line = v.pointer(products, products_, [row_, zero])
+        coming = v.pointer(products, products_, [following_, zero])
+        places = v.pointer(cells, cells_, [zero])
+        factors = v.pointer(values, values_, [zero])
+        target = v.pointer(gathered, gathered_, [zero])
+        splat = ir.Constant(pair, ir.Undefined)
+        for n in range(2):
+            splat = builder.insert_element(splat, value_, ir.Constant(ir.IntType(32), n))
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        prefetch = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag]),
+            "llvm.prefetch.p0",
+        )
+        muladd = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(pair, [pair] * 3),
+            f"llvm.fmuladd.v2f{64 if str(size) == 'double' else 32}",
+        )
+        count = builder.lshr(v.shape(cells, cells_, 0), one)
+        with cgutils.for_range(builder, count) as loop:
+            k = builder.shl(loop.index, one)
+            cell = builder.load(builder.gep(places, [k]))
+            place = builder.gep(line, [cell])
+            added = v.load(builder.gep(factors, [k]), pair)
+            total = builder.call(muladd, [splat, added, v.load(place, pair)])
+            v.store(total, place)
+            v.store(total, builder.gep(target, [k]))
+            ahead = builder.bitcast(builder.gep(coming, [cell]), byte)
+            # For writing, into the nearest cache, data.
+            builder.call(prefetch, [ahead] + [ir.Constant(flag, n) for n in (1, 3, 1)])
+        return context.get_dummy_value()
+
+    signature = types.void(
+        products, types.intp, types.intp, cells, values, products.dtype, gathered
+    )
+    return signature, codegen
