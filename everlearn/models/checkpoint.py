@@ -13,7 +13,6 @@ from gymnasium import spaces
 from everlearn.archive import load_archive, save_archive
 from everlearn.errors import InvalidInputError
 from everlearn.models.memory import build_memory
-from everlearn.models.statistics import Statistics
 
 if TYPE_CHECKING:
     from everlearn.models.ftl import OnlineWorldModel
@@ -31,18 +30,19 @@ LIVE_SETTINGS = ("threads", "max_memory_gb")
 
 def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and JSON facts of `model`; see `OnlineWorldModel.state`."""
-    statistics, size = model._statistics, model.inputs.observations
+    learner, size = model.learner, model.inputs.observations
+    statistics = learner.statistics
     cells = statistics.cells.copy()
     arrays: Arrays = {
         "cells": cells,
         "products": statistics.packed(),
         "targets": statistics.targets[: statistics.used, :size].copy(),
-        "weights": model._weights[cells, :size],
+        "weights": learner.weights[cells, :size],
         "projection": model.encoding.projection[:, : model.encoding.inputs].copy(),
         "centre": model.inputs.scaling.centre.copy(),
         "multiplier": model.inputs.scaling.multiplier.copy(),
-        "previous": model._previous.copy(),
-        "carried": model._carried[:, :size].copy(),
+        "previous": learner.previous.copy(),
+        "carried": learner.carried[:, :size].copy(),
     }
     arrays |= {
         f"space/{name}": bound.copy()
@@ -55,15 +55,15 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
     }
     widths = (size, model.inputs.actions, size, model.memory.size)
     for i, (name, width) in enumerate(zip(PENDING, widths, strict=True)):
-        parts = [kept[i] for kept in model._pending]
+        parts = [kept[i] for kept in model.pending]
         arrays[f"pending/{name}"] = np.concatenate(parts) if parts else np.zeros((0, width))
     meta = {
         "config": asdict(model.config),
         "memory": {"name": model.memory.name, "options": model.memory.description()},
         "steps": model.steps,
         "frozen": model.inputs.scaling.frozen,
-        "previous_ridge": model._previous_ridge,
-        "fallbacks": model._solver.fallbacks,
+        "previous_ridge": learner.previous_ridge,
+        "fallbacks": learner.solver.fallbacks,
     }
     return arrays, meta
 
@@ -92,26 +92,25 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
         if not np.array_equal(arrays[f"space/{name}"], bound):
             raise InvalidInputError("the state was saved for other spaces than this model's")
     size = model.inputs.observations
-    statistics = Statistics(model.encoding.cells, model._width, model.dtype, model._max_bytes)
+    learner = model.learner
+    statistics = learner.empty_statistics()
     statistics.unpack(arrays["cells"], arrays["products"], arrays["targets"])
     # Nothing below can fail: the model is either the old one or wholly the new one.
-    model._statistics = statistics
-    model._weights[:] = 0
-    model._weights[arrays["cells"], :size] = arrays["weights"]
+    learner.statistics = statistics
+    learner.weights[:] = 0
+    learner.weights[arrays["cells"], :size] = arrays["weights"]
+    learner.forget_previous()
+    carried = np.zeros((len(arrays["previous"]), learner.width))
+    carried[:, :size] = arrays["carried"]
+    learner.remember(arrays["previous"].copy(), carried, float(meta["previous_ridge"]))
+    learner.solver.fallbacks = int(meta["fallbacks"])
+    learner.samples = int(meta["steps"])
     model.encoding.set_projection(arrays["projection"])
     scaling = model.inputs.scaling
     scaling.centre, scaling.multiplier = arrays["centre"].copy(), arrays["multiplier"].copy()
     scaling.frozen = bool(meta["frozen"])
-    model._forget_previous()
-    model._previous = arrays["previous"].copy()
-    model._slot[model._previous] = np.arange(len(model._previous))
-    model._carried = np.zeros((len(model._previous), model._width))
-    model._carried[:, :size] = arrays["carried"]
-    model._previous_ridge = float(meta["previous_ridge"])
-    model._solver.fallbacks = int(meta["fallbacks"])
-    model.steps = int(meta["steps"])
     kept = [arrays[f"pending/{name}"].copy() for name in PENDING]
-    model._pending = [(kept[0], kept[1], kept[2], kept[3])] if len(kept[0]) else []
+    model.pending = [(kept[0], kept[1], kept[2], kept[3])] if len(kept[0]) else []
 
 
 def _plain(value: Any) -> Any:

@@ -1,49 +1,35 @@
-"""The online world model: ridge regression on sparse features, solved after every step.
+"""The online world model: predicts the change of an observation, exact after every step.
 
-Follow the leader (paper, section on online world model learning): the model predicts the
-change of the observation, ``y = W^T phi(x)``, and after every transition its weights at the
-active cells ``s`` become the exact minimiser of the ridge loss of everything seen, the other
-rows held (equation 5)::
-
-    W_s <- (A_ss + r I)^-1 (B_s - A_s,rest W_rest),    A = sum phi phi^T,  B = sum phi y^T
-
-In terms of the residual ``G = B - A W - r W`` that is ``W_s += (A_ss + r I)^-1 G_s``, and most
-of ``G_s`` is known without touching ``A``: see `OnlineWorldModel._residual_of_active`.
+The model is ``y = W^T phi(x)`` with Losse features ``phi`` (encoding.py) of the observation,
+the action and what is remembered (inputs.py, memory.py), and weights that follow the leader
+(learner.py). Imagination runs in compiled code (kernels.py).
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from scipy.linalg import lapack
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from everlearn.errors import InvalidInputError, MemoryLimitError
-from everlearn.models import checkpoint, kernels, update_kernels
-from everlearn.models.encoding import LosseEncoding, aligned_zeros, as_box, padded
+from everlearn.errors import InvalidInputError
+from everlearn.models import checkpoint, kernels
+from everlearn.models.encoding import LosseEncoding, as_box, padded
 from everlearn.models.inputs import Batch, ModelInputs
+from everlearn.models.learner import RidgeLearner
 from everlearn.models.memory import CompiledMemory, Memory, NoMemory
-from everlearn.models.solver import BlockSolver, UnsolvableError
-from everlearn.models.statistics import Statistics
+from everlearn.models.threads import Threads
 from everlearn.protocols import FloatArray
 
 logger = logging.getLogger(__name__)
 
 CHUNK = 256
 """Transitions of a batch encoded at a time."""
-
-REFRESH = 64
-"""Updates after which the residual of every row has been computed anew."""
 
 MAX_BLOCK = 96
 """Candidates imagined together: their inputs and outputs fit the nearest cache."""
@@ -149,63 +135,57 @@ class OnlineWorldModel:
             np.random.default_rng(self.config.seed),
             self.dtype,
         )
-        self._width = padded(self.inputs.observations, kernels.LANES)
-        # A tuple as long as a row of weights has vectors: the kernels compile for that width.
-        self._vectors = (0,) * (self._width // kernels.LANES)
+        self._threads = Threads(self.config.threads)
         limit = self.config.max_memory_gb
-        self._max_bytes = None if limit is None else limit * 1e9 - self._fixed_bytes()
-        if self._max_bytes is not None and self._max_bytes < 0:
-            raise MemoryLimitError(
-                f"weights and work space alone need {self._fixed_bytes() / 1e9:.3g} GB, more than "
-                f"max_memory_gb={limit:g}; raise it or take fewer features or bins"
-            )
-        self._statistics = Statistics(self.encoding.cells, self._width, self.dtype, self._max_bytes)
-        self._weights = aligned_zeros((self.encoding.cells, self._width), self.dtype)
-        self._solver = BlockSolver(self.encoding.active, self.dtype)
-        self._pools = ThreadpoolController()
-        self.steps = 0
-        self._pending: list[tuple[Batch, Batch, Batch, Batch]] = []
-        self._slot = np.full(self.encoding.cells, -1, np.int64)
-        self._previous: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-        self._carried: npt.NDArray[np.float64] = np.zeros((0, self._width))
-        self._previous_ridge = 0.0
-        self._bounds = np.stack([self.inputs.low, self.inputs.high])
-        if not self.config.clip:
-            self._bounds = np.stack([np.full(self._bounds.shape[1], b) for b in (-np.inf, np.inf)])
-        self._bounds = self._bounds.astype(self.dtype)
-        self._announced = False
-
-    def _fixed_bytes(self) -> int:
-        """Bytes that do not grow: weights and the work space of the solver."""
-        item = self.dtype.itemsize
-        block = self.encoding.active**2
-        return self.encoding.cells * self._width * item + 2 * block * item
+        self.learner = RidgeLearner(
+            self.encoding.cells,
+            self.encoding.active,
+            2**self.encoding.grid_dim,
+            self.inputs.observations,
+            self.dtype,
+            self.config.ridge,
+            self.config.ridge_growth == "samples",
+            None if limit is None else limit * 1e9,
+            self._threads,
+        )
+        self.pending: list[tuple[Batch, Batch, Batch, Batch]] = []
+        clipped = self.config.clip
+        self._bounds = np.stack(
+            [
+                self.inputs.low if clipped else np.full_like(self.inputs.low, -np.inf),
+                self.inputs.high if clipped else np.full_like(self.inputs.high, np.inf),
+            ]
+        ).astype(self.dtype)
+        logger.info("kernels are compiled at their first use on a machine, which takes < 30 s")
 
     # Facts -----------------------------------------------------------------------------
 
     @property
     def weights(self) -> FloatArray:
         """``W[D, S]``, a read-only view."""
-        view = self._weights[:, : self.inputs.observations]
+        view = self.learner.weights[:, : self.inputs.observations]
         view.flags.writeable = False
         return view
 
     @property
+    def steps(self) -> int:
+        """Transitions learned."""
+        return self.learner.samples
+
+    @property
     def utilization(self) -> float:
         """Fraction of the cells that some transition has activated."""
-        return self._statistics.used / self.encoding.cells
+        return self.learner.statistics.used / self.encoding.cells
 
     @property
     def ridge(self) -> float:
         """The ridge in force: fixed, or growing with the samples."""
-        if self.config.ridge_growth == "samples":
-            return self.config.ridge * max(self.steps, 1)
-        return self.config.ridge
+        return self.learner.ridge
 
     @property
     def fallbacks(self) -> int:
         """Updates that float32 could not solve and float64 did."""
-        return self._solver.fallbacks
+        return self.learner.solver.fallbacks
 
     @property
     def warming_up(self) -> bool:
@@ -217,36 +197,9 @@ class OnlineWorldModel:
 
         Minus half the gradient of the ridge loss; zero on the last active cells.
         """
-        statistics, size = self._statistics, self.inputs.observations
-        cells = statistics.cells
-        weights = self._weights[:, :size].astype(np.float64)
-        out = np.zeros_like(weights)
-        for first in range(0, statistics.used, CHUNK):
-            rows = slice(first, min(first + CHUNK, statistics.used))
-            block = statistics.products[rows].astype(np.float64)
-            out[cells[rows]] = (
-                statistics.targets[rows, :size]
-                - block @ weights
-                - self.ridge * weights[cells[rows]]
-            )
-        return out
+        return self.learner.residual()
 
     # Encoding and prediction -----------------------------------------------------------
-
-    @contextmanager
-    def _parallel(self) -> Iterator[None]:
-        """Give kernels and linear algebra the configured threads, and take them back."""
-        if not self._announced:
-            self._announced = True
-            logger.info("loading kernels; the first time on a machine compiles them (< 30 s)")
-        before = numba.get_num_threads()
-        threads = min(self.config.threads or before, numba.config.NUMBA_NUM_THREADS)
-        numba.set_num_threads(threads)
-        try:
-            with self._pools.limit(limits=threads, user_api="blas"):
-                yield
-        finally:
-            numba.set_num_threads(before)
 
     def encode(
         self, obs: object, action: object, memory: object = None
@@ -312,22 +265,22 @@ class OnlineWorldModel:
         self, states: FloatArray, actions: Batch, memory: FloatArray, compiled: CompiledMemory
     ) -> None:
         scaling = np.stack([self.inputs.scaling.centre, self.inputs.scaling.multiplier])
-        with self._parallel():
-            share = -(-len(states) // numba.get_num_threads())
+        with self._threads.limited() as threads:
+            share = -(-len(states) // threads)
             kernels.imagine(
                 states,
                 actions.astype(self.dtype),
                 memory.astype(self.dtype),
                 self.encoding.projection,
                 scaling.astype(self.dtype),
-                self._weights,
+                self.learner.weights,
                 self.encoding.bins,
                 self.encoding.grid_dim,
                 self._bounds,
                 compiled.kind,
                 compiled.whole,
                 compiled.real.astype(self.dtype),
-                self._vectors,
+                self.learner.vectors,
                 min(MAX_BLOCK, padded(max(share, 1), kernels.LANES)),
             )
 
@@ -342,8 +295,8 @@ class OnlineWorldModel:
         """
         transition = self._checked(obs, action, next_obs, memory, (1,))
         if self.warming_up:
-            self._pending.append(transition)
-            if len(self._pending) < self.config.warm_up:
+            self.pending.append(transition)
+            if len(self.pending) < self.config.warm_up:
                 return
             transitions = self._finish_warm_up()
         else:
@@ -366,112 +319,25 @@ class OnlineWorldModel:
         return observations.copy(), actions, following.copy(), states
 
     def _finish_warm_up(self) -> tuple[Batch, ...]:
-        kept = tuple(np.concatenate(part) for part in zip(*self._pending, strict=True))
+        kept = tuple(np.concatenate(part) for part in zip(*self.pending, strict=True))
         obs, action, _, memory = kept
         self.inputs.scaling.freeze(self.inputs.raw(obs, action, memory))
-        self._pending = []
+        self.pending = []
         return kept
 
     def _learn_one(self, obs: Batch, action: Batch, next_obs: Batch, memory: Batch) -> None:
         inputs = self.inputs.assemble(obs[None], action[None], memory[None])
-        cells, values = (part[0] for part in self.encoding(inputs))
-        rows = self._statistics.admit(cells)
-        target = next_obs - obs
-        with self._parallel():
-            update_kernels.accumulate(
-                self._statistics.products,
-                rows,
-                cells,
-                values,
-                self._solver.gathered,
-                self._solver.factor,
-            )
-            self._statistics.add_target(rows, values, target)
-            self.steps += 1
-            error = np.zeros(self._width)
-            update_kernels.prediction(self._weights, cells, values, error)
-            error[: len(target)] = target - error[: len(target)]
-            self._update(cells, rows, np.outer(values.astype(np.float64), error))
+        cells, values = self.encoding(inputs)
+        self.learner.learn(cells[0], values[0], next_obs - obs)
 
     def refine(self, obs: object, action: object, memory: object = None) -> None:
         """Equation 5 at the active cells of one input, from the data already seen.
 
         Repeated over inputs it walks to the solution of `solve`, one block at a time.
         """
-        observations = np.atleast_2d(self.inputs.check_observation(obs, "obs", (1,)))
-        actions = np.atleast_2d(self.inputs.check_action(action, "action", (1,)))
-        states = self.inputs.check_memory(memory, observations)
-        cells = self.encoding(self.inputs.assemble(observations, actions, states))[0][0]
-        # Cells that no sample activated have zero rows and zero weights: nothing to change.
-        # They get rows all the same, so that the block keeps its size.
-        rows = self._statistics.admit(cells)
-        with self._parallel():
-            update_kernels.gather(
-                self._statistics.products,
-                rows,
-                cells,
-                self._solver.gathered,
-                self._solver.factor,
-            )
-            self._update(cells, rows, np.zeros((len(cells), self._width)))
-
-    def _update(
-        self,
-        cells: npt.NDArray[np.int64],
-        rows: npt.NDArray[np.int64],
-        gained: npt.NDArray[np.float64],
-    ) -> None:
-        """``W_s += (A_ss + r I)^-1 G_s``; `gained` is what the new sample added to ``G_s``."""
-        ridge = self.ridge
-        right = self._residual_of_active(cells, rows, gained, ridge)
-        before = self._weights[cells]
-        self._forget_previous()
-        after, left = self._solver.solve(ridge, right, before)
-        self._weights[cells] = after
-        self._previous, self._carried, self._previous_ridge = cells, left, ridge
-        self._slot[cells] = np.arange(len(cells))
-
-    def _residual_of_active(
-        self,
-        cells: npt.NDArray[np.int64],
-        rows: npt.NDArray[np.int64],
-        gained: npt.NDArray[np.float64],
-        ridge: float,
-    ) -> npt.NDArray[np.float64]:
-        """``G_s`` after the new sample.
-
-        The last update left its own rows with a known, almost zero residual. On those of them
-        that are active again only the sample (``phi e^T``) and a change of the ridge
-        (``-(r - r_before) W``) have been added. Rows that were not active need ``A W``.
-        """
-        weights = self._weights[cells].astype(np.float64)
-        # A few known rows are computed anew each time, in rotation, so that what rounding adds
-        # to the statistics cannot pile up in rows that are active for ever.
-        slots = self._slot[cells]
-        slots[self.steps % REFRESH :: REFRESH] = -1
-        fresh = np.flatnonzero(slots < 0)
-        known = np.flatnonzero(slots >= 0)
-        right = np.empty((len(cells), self._width))
-        right[known] = self._carried[slots[known]] + gained[known]
-        if ridge != self._previous_ridge:
-            right[known] -= (ridge - self._previous_ridge) * weights[known]
-        part = self._statistics.targets[rows[fresh]] - ridge * weights[fresh]
-        update_kernels.subtract_products(
-            self._statistics.products,
-            rows[fresh],
-            self._statistics.sorted_cells,
-            self._weights,
-            part,
-            self._vectors,
-        )
-        right[fresh] = part
-        return right
-
-    def _forget_previous(self) -> None:
-        """From here on no row's residual is known."""
-        self._slot[self._previous] = -1
-        self._previous = self._previous[:0]
-        self._carried = self._carried[:0]
+        observations = self.inputs.check_observation(obs, "obs", (1,))
+        actions = self.inputs.check_action(action, "action", (1,))
+        self.learner.refine(self.encode(observations, actions, memory)[0])
 
     def learn_batch(
         self,
@@ -488,25 +354,25 @@ class OnlineWorldModel:
         """
         transitions: tuple[Batch, ...] = self._checked(obs, action, next_obs, memory, (2,))
         if self.warming_up:
-            self._pending.append(transitions)  # type: ignore[arg-type]
-            if sum(len(kept[0]) for kept in self._pending) < self.config.warm_up:
+            self.pending.append(transitions)  # type: ignore[arg-type]
+            if sum(len(kept[0]) for kept in self.pending) < self.config.warm_up:
                 return
             transitions = self._finish_warm_up()
         observations, actions, following, states = transitions
         chunks = [slice(i, i + CHUNK) for i in range(0, len(observations), CHUNK)]
+
+        def encoded(part: slice) -> tuple[npt.NDArray[np.int64], FloatArray]:
+            return self.encoding(
+                self.inputs.assemble(observations[part], actions[part], states[part])
+            )
+
+        # All cells first: a batch that does not fit is refused whole, before any is taken in.
         touched = np.zeros(self.encoding.cells, np.bool_)
         for part in chunks:
-            scaled = self.inputs.assemble(observations[part], actions[part], states[part])
-            touched[self.encoding(scaled)[0].ravel()] = True
-        self._statistics.admit(np.flatnonzero(touched))
-        self._forget_previous()
-        with self._parallel():
-            for part in chunks:
-                scaled = self.inputs.assemble(observations[part], actions[part], states[part])
-                cells, values = self.encoding(scaled)
-                targets = following[part] - observations[part]
-                self._statistics.add(cells, values, targets, 2**self.encoding.grid_dim)
-        self.steps += len(observations)
+            touched[encoded(part)[0].ravel()] = True
+        self.learner.statistics.admit(np.flatnonzero(touched))
+        for part in chunks:
+            self.learner.add(*encoded(part), following[part] - observations[part])
         if solve:
             self.solve()
 
@@ -515,30 +381,7 @@ class OnlineWorldModel:
 
         Factorises a matrix over all cells in use, in float64: seconds at the paper's size.
         """
-        statistics, used = self._statistics, self._statistics.used
-        needed = used * statistics.row_bytes() + 8 * used**2
-        if self._max_bytes is not None and needed > self._max_bytes:
-            raise MemoryLimitError(
-                f"solving over {used} cells needs {(needed + self._fixed_bytes()) / 1e9:.3g} GB, "
-                f"more than max_memory_gb={self.config.max_memory_gb:g}; `learn` needs less"
-            )
-        if used == 0:
-            return
-        cells = statistics.cells
-        matrix = np.empty((used, used))
-        for row in range(used):
-            matrix[row] = statistics.products[row, cells]
-        matrix.ravel()[:: used + 1] += self.ridge
-        with self._parallel():
-            factor, info = lapack.dpotrf(matrix.T, lower=0, clean=0, overwrite_a=1)
-            if info != 0:
-                raise UnsolvableError(
-                    f"the statistics of {used} cells with ridge {self.ridge:g} are not positive "
-                    "definite in float64; use a larger ridge or precision='float64'"
-                )
-            solution, _ = lapack.dpotrs(factor, statistics.targets[:used], lower=0)
-        self._forget_previous()
-        self._weights[cells] = solution
+        self.learner.solve()
 
     # Keeping ---------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ class _Vectors:
         return self.builder.call(function, arguments)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
-        """``a * b + c``, in one instruction where there is one."""
+        """Multiply and add in one instruction, where there is one."""
         return self.call("fmuladd", a, b, c)
 
     def clamp(self, a: Any, bound: float) -> Any:
