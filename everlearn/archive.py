@@ -82,7 +82,7 @@ def save_archive(
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def load_archive(
@@ -195,7 +195,7 @@ def _chunks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
             yield flat[first : first + CHUNK].data
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the rename itself survive a power cut, where the system lets one open folders."""
     if os.name != "posix":
         return

@@ -48,16 +48,163 @@ def video(
     print(f"{task}: {'solved' if success else 'not solved'} in {steps} steps -> {out}")
 
 
-def list_() -> None:
-    """List the tasks and agents that commands know by name.
+def run(
+    agent: str | None = None,
+    tasks: str | None = None,
+    episodes_per_task: int | None = None,
+    seed: int | None = None,
+    out: Path | None = None,
+    preset: str | None = None,
+    config: Path | None = None,
+    option: tuple[str, ...] = (),
+    max_steps: int | None = None,
+    threads: int | None = None,
+    reset_noise: float | None = None,
+    evaluate_every: int | None = None,
+    evaluate_episodes: int | None = None,
+    evaluate_at_switches: int | None = None,
+    heldout: int | None = None,
+    checkpoint_seconds: float | None = None,
+    record: bool | None = None,
+    tensorboard: bool | None = None,
+    wandb: bool | None = None,
+    single_tasks: bool = False,
+    fresh: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Run an agent through a sequence of tasks; the same command again goes on where it stopped.
 
-    Example: everlearn list
+    Example: everlearn run --agent oa --tasks window-close,button-press --episodes-per-task 2
+    --seed 0 --out runs/demo
+
+    Args:
+        agent: Name of the agent (oa if not given); `everlearn list` shows them.
+        tasks: Names of the tasks in the order of learning, with commas; they may repeat.
+        episodes_per_task: Training episodes of each.
+        seed: Seed of everything.
+        out: Folder of the run; runs/PRESET-AGENT-SEED if not given.
+        preset: Settings to start from: paper, quick or smoke.
+        config: JSON file to start from, such as the config.json of a run.
+        option: Option of the agent as name=value; may be given many times.
+        max_steps: Longest episode.
+        threads: Threads to compute with; all processors if not given.
+        reset_noise: How far resets spread hand and objects, in metres.
+        evaluate_every: Episodes between evaluations inside a task; 0 for none.
+        evaluate_episodes: Episodes a task at those.
+        evaluate_at_switches: Episodes a task at switches and at the end; 0 for none.
+        heldout: Transitions a task that measure the world model's error; 0 for none.
+        checkpoint_seconds: Longest time between snapshots.
+        record: Whether to keep every transition.
+        tensorboard: Whether to write TensorBoard events too.
+        wandb: Whether to send the metrics to Weights & Biases too.
+        single_tasks: Then run each task alone for a tenth of its budget, for forward transfer.
+        fresh: Overwrite a run that is in the folder.
+        quiet: Show messages only.
+    """
+    from everlearn.experiment.presets import compose_config
+    from everlearn.experiment.run import execute
+    from everlearn.experiment.screen import Screen, result_lines
+    from everlearn.experiment.summary import (
+        single_task_configs,
+        single_task_folder,
+        summarize,
+    )
+
+    settings = {
+        "tasks": None if tasks is None else tuple(tasks.split(",")),
+        "episodes_per_task": episodes_per_task,
+        "seed": seed,
+        "max_steps": max_steps,
+        "threads": threads,
+        "reset_noise": reset_noise,
+        "checkpoint_seconds": checkpoint_seconds,
+        "record": record,
+        "tensorboard": tensorboard,
+        "wandb": wandb,
+    }
+    evaluation = {
+        "every": evaluate_every,
+        "episodes": evaluate_episodes,
+        "boundary_episodes": evaluate_at_switches,
+        "heldout": heldout,
+    }
+    chosen = compose_config(
+        preset=preset,
+        config=config,
+        agent=agent,
+        options=option,
+        evaluation={name: value for name, value in evaluation.items() if value is not None},
+        **{name: value for name, value in settings.items() if value is not None},
+    )
+    folder = out or Path("runs") / f"{chosen.preset or 'run'}-{chosen.agent}-{chosen.seed}"
+    jobs = {folder: chosen}
+    if single_tasks:
+        for task, alone in single_task_configs(chosen).items():
+            jobs[single_task_folder(folder, task)] = alone
+    for place, job in jobs.items():
+        result = execute(job, place, fresh=fresh, listeners=[Screen(quiet=quiet)])
+        if result.stopped_by is not None:
+            print(f"stopped after episode {result.state.episode}; the same command goes on")
+            sys.exit(128 + result.stopped_by)
+    for line in result_lines(summarize(folder)):
+        print(line)
+    print(f"-> {folder}")
+
+
+def eval_(run: Path, /, episodes: int = 20, tasks: str | None = None, json: bool = False) -> None:
+    """Evaluate the agent of a run on the tasks it has seen; changes nothing in the run.
+
+    Example: everlearn eval runs/demo --episodes 5
+
+    Args:
+        run: Folder of the run.
+        episodes: Episodes a task.
+        tasks: Names of tasks, with commas, instead of those it has seen.
+        json: Print numbers for scripts.
+    """
+    import json as json_format
+
+    from everlearn.experiment.reload import evaluate_run
+
+    chosen = None if tasks is None else tuple(tasks.split(","))
+    done, rates = evaluate_run(
+        run, episodes, chosen, notify=lambda text: print(text, file=sys.stderr)
+    )
+    if json:
+        print(json_format.dumps({"episode": done, "episodes": episodes, "success_rate": rates}))
+        return
+    print(f"after episode {done}, {episodes} episodes a task:")
+    for task, rate in rates.items():
+        print(f"  {task:<14} {rate:.2f}")
+
+
+def list_(runs: Path = Path("runs")) -> None:
+    """List the tasks, agents and presets that commands know by name, and the runs there are.
+
+    Example: everlearn list --runs runs
+
+    Args:
+        runs: Folder at or below which to look for runs.
     """
     from everlearn.agents import AGENTS
     from everlearn.continual_bench import TASKS
+    from everlearn.experiment.config import RunConfig
+    from everlearn.experiment.presets import PRESETS
+    from everlearn.experiment.table import find_runs, run_state
 
     print("tasks: ", ", ".join(TASKS))
     print("agents:", ", ".join(AGENTS))
+    print("presets:")
+    for name in PRESETS:
+        print(f"  {name:<8} {PRESETS.get(name).summary}")
+    found = find_runs(runs)
+    print(f"runs below {runs}:" + ("" if found else " none"))
+    for folder in found:
+        try:
+            config = RunConfig.read(folder / "config.json")
+            print(f"  {folder}: {config.agent}, seed {config.seed}, {run_state(folder, config)}")
+        except EverlearnError as error:  # one unreadable run must not hide the others
+            print(f"  {folder}: {error}")
 
 
 def speed(json: bool = False) -> None:
@@ -95,6 +242,8 @@ def demo(seed: int = 0, out: Path = Path("runs/demo")) -> None:
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo,
+    "run": run,
+    "eval": eval_,
     "video": video,
     "list": list_,
     "speed": speed,
@@ -115,9 +264,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if words[0] not in COMMANDS:
         _refuse(f"unknown command {words[0]!r}; commands: {', '.join(COMMANDS)}")
     command = COMMANDS[words[0]]
-    values = _parse(words[0], command, words[1:])
+    given = _parse(words[0], command, words[1:])
     try:
-        command(**values)
+        command(*given.args, **given.kwargs)
     except EverlearnError as error:
         _refuse(f"{words[0]}: {error}")
     except KeyboardInterrupt:
@@ -134,7 +283,7 @@ def _overview() -> str:
     )
 
 
-def _parse(name: str, command: Callable[..., None], words: list[str]) -> dict[str, Any]:
+def _parse(name: str, command: Callable[..., None], words: list[str]) -> inspect.BoundArguments:
     """Parse a command's options; a wrong one is told in a line instead of tyro's box."""
     import tyro
 
@@ -154,15 +303,20 @@ def _parse(name: str, command: Callable[..., None], words: list[str]) -> dict[st
             )
             _refuse(f"{name}: {words} (options: {options or 'none'}; see {name} --help)")
 
-    def collect(**values: Any) -> dict[str, Any]:
-        return values
+    def collect(*places: Any, **values: Any) -> inspect.BoundArguments:
+        return inspect.signature(command).bind(*places, **values)
 
     # Parsed apart from the call, so that an error of the command is not taken for a typing error.
     collect.__signature__ = inspect.signature(command)  # type: ignore[attr-defined]
     collect.__annotations__ = typing.get_type_hints(command)
     collect.__doc__ = command.__doc__
     with told_in_a_line():
-        parsed: dict[str, Any] = tyro.cli(collect, prog=f"everlearn {name}", args=words)
+        parsed: inspect.BoundArguments = tyro.cli(
+            collect,
+            prog=f"everlearn {name}",
+            args=words,
+            config=(tyro.conf.UseAppendAction,),  # an option given again adds to the first
+        )
     return parsed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 import gymnasium
 import numpy as np
@@ -102,6 +102,14 @@ class OnlineOptions:
             planning=config_type(**chosen(planning)),
             model=OnlineWorldModelConfig(**chosen(model)),
         )
+
+
+def option_types(planner: str = "cem", **_: Any) -> dict[str, Any]:
+    """Types of all settings in the flat table of `OnlineOptions.from_options`."""
+    types: dict[str, Any] = {}
+    for settings in (OnlineWorldModelConfig, PLANNERS.get(planner).config_type, OnlineOptions):
+        types |= get_type_hints(settings)
+    return {name: kind for name, kind in types.items() if name not in ("planning", "model")}
 
 
 def build(env: gymnasium.Env[Any, Any], options: OnlineOptions) -> tuple[OnlineWorldModel, Planner]:

@@ -1,0 +1,107 @@
+"""Evaluation of seen tasks: with learning off, in an environment and generators of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from everlearn.agents import run_episode
+from everlearn.continual_bench import TASKS
+from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.experiment import protocol
+from everlearn.experiment.config import RunConfig
+from everlearn.experiment.heldout import HORIZON, HeldOutSet, has_script, heldout_set, model_error
+from everlearn.protocols import Agent
+
+
+class LearningAgent(Agent, Protocol):
+    """An agent that can be evaluated without being changed or copied."""
+
+    def evaluation_copy(self, seed: int | np.random.SeedSequence) -> Agent:
+        """Return an agent that acts with what this one knows and learns nothing."""
+        ...
+
+
+Stop = Callable[[], bool]
+OnEvaluated = Callable[[str, bool], None]
+
+
+class StoppedError(Exception):
+    """Evaluation was left because the run should stop; nothing was changed."""
+
+
+class Evaluator:
+    """Evaluates an agent; what it does never reaches the agent or its environment.
+
+    Parameters
+    ----------
+    config
+        The run's.
+    should_stop
+        Asked after every step; True leaves the evaluation with `StoppedError`.
+    on_episode
+        Called after every evaluation episode with its task and success.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        should_stop: Stop = lambda: False,
+        on_episode: OnEvaluated = lambda task, success: None,
+    ) -> None:
+        self.config = config
+        self._should_stop = should_stop
+        self._on_episode = on_episode
+        self._env: ContinualBenchEnv | None = None
+        self._heldout: dict[str, HeldOutSet] = {}
+
+    def success_rate(self, agent: LearningAgent, task: str, done: int, episodes: int) -> float:
+        """Share of `episodes` of `task` that the agent solves after `done` training episodes."""
+        if self._env is None:
+            self._env = ContinualBenchEnv(task, reset_noise=self.config.reset_noise)
+        solved = 0
+        for episode in range(episodes):
+            reset, acting = protocol.evaluation_seeds(self.config, done, task, episode)
+            copy = agent.evaluation_copy(acting)
+            copy.begin_task(task, TASKS.get(task).objective())
+            outcome = run_episode(
+                copy,
+                self._env,
+                seed=reset,
+                options={"task": task},
+                explore=False,
+                max_steps=self.config.max_steps,
+                on_step=self._check,
+            )
+            solved += bool(outcome.info["success"])
+            self._on_episode(task, bool(outcome.info["success"]))
+        return solved / episodes
+
+    def model_lines(self, agent: Any, tasks: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+        """Facts about the agent's world model on the fixed set of each task, if it has one."""
+        model, count = getattr(agent, "model", None), self.config.evaluation.heldout
+        if not hasattr(model, "rollout") or not count:
+            return
+        for task in filter(has_script, tasks):
+            if task not in self._heldout:
+                self._heldout[task] = heldout_set(task, count, self.config.reset_noise)
+            fixed = self._heldout[task]
+            yield {
+                "task": task,
+                "error_one_step": model_error(model, fixed, 1),
+                f"error_{HORIZON}_steps": model_error(model, fixed),
+                "transitions": fixed.transitions,
+                "utilization": getattr(model, "utilization", None),
+            }
+
+    def close(self) -> None:
+        """Free the environment."""
+        if self._env is not None:
+            self._env.close()
+            self._env = None
+
+    def _check(self, *_: object) -> None:
+        if self._should_stop():
+            raise StoppedError

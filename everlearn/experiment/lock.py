@@ -1,0 +1,55 @@
+"""One process at a time in a run's folder; the system frees the lock when the process dies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from everlearn.errors import NotReadyError
+
+NAME = ".lock"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run's folder, or say that another process does."""
+    descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        if not _take(descriptor):
+            raise NotReadyError(
+                f"another process is running in {folder}; wait for it, stop it, or choose "
+                "another folder"
+            )
+        yield
+    finally:
+        os.close(descriptor)  # which also gives the lock back
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process is running in the folder; reads only."""
+    try:
+        descriptor = os.open(folder / NAME, os.O_RDWR)
+    except OSError:  # no lock, or none that this user could have taken
+        return False
+    try:
+        return not _take(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int) -> bool:
+    if os.name == "nt":
+        import msvcrt
+
+        take = lambda: msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]  # noqa: E731
+    else:
+        import fcntl
+
+        take = lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # noqa: E731
+    try:
+        take()
+    except OSError:
+        return False
+    return True

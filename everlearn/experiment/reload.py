@@ -1,0 +1,64 @@
+"""A finished or stopped run's agent, back from its newest snapshot."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from everlearn.continual_bench import TASKS
+from everlearn.errors import InvalidInputError
+from everlearn.experiment import protocol
+from everlearn.experiment.checkpoint import RunState, newest_usable
+from everlearn.experiment.config import RunConfig, check_whole
+from everlearn.experiment.evaluation import Evaluator, LearningAgent
+from everlearn.experiment.run import make, restore_agent
+from everlearn.experiment.store import CHECKPOINTS, CONFIG, Notify
+from everlearn.experiment.threads import check_threads, limited_threads
+
+
+def load_run(
+    run: str | Path, notify: Notify = lambda text: None
+) -> tuple[RunConfig, RunState, LearningAgent]:
+    """Return a run's config, how far it had come, and its agent; changes nothing in the run."""
+    folder = Path(run)
+    config = RunConfig.read(folder / CONFIG)
+    env, agent = make(config)
+    with closing(env):
+        snapshot = newest_usable(
+            folder / CHECKPOINTS,
+            lambda found: restore_agent(config, found, agent),
+            notify,
+            repair=False,
+        )
+    if snapshot is None:
+        raise InvalidInputError(f"{folder} has no snapshot yet; run it until its first task ends")
+    return config, snapshot.state, agent
+
+
+def evaluate_run(
+    run: str | Path,
+    episodes: int,
+    tasks: tuple[str, ...] | None = None,
+    notify: Notify = lambda text: None,
+) -> tuple[int, dict[str, float]]:
+    """Evaluate a run's agent.
+
+    Seeds are those of the run's own evaluation at that time: with as many episodes the result
+    is the one in its metrics.
+
+    Returns
+    -------
+    done, rates
+        Training episodes of the agent, and the success rate of each task.
+    """
+    check_whole("episodes", episodes, 1)
+    for task in tasks or ():
+        TASKS.get(task)
+    config, state, agent = load_run(run, notify)
+    check_threads(config.threads)
+    chosen = protocol.seen_tasks(config, state.episode) if tasks is None else tasks
+    with closing(Evaluator(config)) as evaluator, limited_threads(config.threads):
+        rates = {
+            task: evaluator.success_rate(agent, task, state.episode, episodes) for task in chosen
+        }
+    return state.episode, rates
