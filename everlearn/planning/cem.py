@@ -140,6 +140,9 @@ class CEMPlanner:
         self._low, self._high = action_bounds(action_space)
         middle = self._low + (self._high - self._low) / 2
         self._half_range = (self._high - self._low) / 2
+        self._lowest, self._highest = (
+            np.tile(bound, (self.config.horizon, 1)) for bound in (self._low, self._high)
+        )
         self._initial_mean = np.tile(middle, (self.config.horizon, 1)).astype(np.float32)
         self._weights = self.config.discount ** np.arange(self.config.horizon, dtype=np.float64)
         self._generator = np.random.default_rng(seed)
@@ -276,7 +279,9 @@ class CEMPlanner:
             candidates[: len(self._elites), :-1] = self._elites
         if config.mean_candidate and iteration == config.iterations - 1:
             candidates[-1] = mean
-        return np.clip(candidates, self._low, self._high, out=candidates)
+        # Twice as fast as np.clip with bounds of another shape.
+        np.maximum(candidates, self._lowest, out=candidates)
+        return np.minimum(candidates, self._highest, out=candidates)
 
     def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Everything that later plans depend on: arrays and a JSON dictionary."""
