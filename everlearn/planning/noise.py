@@ -46,8 +46,9 @@ def colored_noise(
     length = shape[-1]
     # Frequencies in units of the lowest one: weights are at most 1 and cannot overflow.
     weights = np.maximum(np.fft.rfftfreq(length) * length, 1.0) ** (-beta / 2.0)
-    # The constant component, and at even lengths the highest one, are real; all others are
-    # complex (two normal numbers) and stand for a pair of conjugates.
+    # The constant component, and at even lengths the highest one, are real (the inverse
+    # transform ignores an imaginary part); all others are complex, two normal numbers, and
+    # stand for a pair of conjugates.
     paired = np.ones(len(weights), dtype=bool)
     paired[0] = False
     if length % 2 == 0:
@@ -58,6 +59,5 @@ def colored_noise(
     parts = generator.standard_normal((*shape[:-1], len(weights), 2), dtype=np.float32)
     spectrum = parts.view(np.complex64)[..., 0]
     spectrum *= weights.astype(np.float32)
-    spectrum.imag[..., ~paired] = 0.0
     noise = np.fft.irfft(spectrum, n=length, axis=-1, norm="ortho")
     return noise.astype(np.float32, copy=False)

@@ -118,6 +118,7 @@ def test_memory_follows_the_executed_actions() -> None:
     agent.begin_episode()
     obs = np.array([0.5, -0.5])
     agent.act(obs)
+    np.testing.assert_allclose(agent._memory_state, obs)
     executed = [np.array([0.25, 0.5], np.float32), np.array([-1.0, 0.0], np.float32)]
     for action in executed:  # not what was planned: the memory goes by what was done
         agent.observe(obs, action, step(obs, action), 0.0, False)
