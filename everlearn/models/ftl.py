@@ -28,6 +28,9 @@ from everlearn.protocols import FloatArray
 
 logger = logging.getLogger(__name__)
 
+Transitions = tuple[Batch, Batch, Batch, Batch]
+"""Observations, actions, next observations and memory states, ``[N, ...]`` each."""
+
 CHUNK = 256
 """Transitions of a batch encoded at a time."""
 
@@ -148,7 +151,7 @@ class OnlineWorldModel:
             None if limit is None else limit * 1e9,
             self._threads,
         )
-        self.pending: list[tuple[Batch, Batch, Batch, Batch]] = []
+        self.pending: list[Transitions] = []
         clipped = self.config.clip
         self._bounds = np.stack(
             [
@@ -294,19 +297,12 @@ class OnlineWorldModel:
         Bad input raises and changes nothing.
         """
         transition = self._checked(obs, action, next_obs, memory, (1,))
-        if self.warming_up:
-            self.pending.append(transition)
-            if len(self.pending) < self.config.warm_up:
-                return
-            transitions = self._finish_warm_up()
-        else:
-            transitions = transition
-        for one in zip(*transitions, strict=True):
+        for one in zip(*self._after_warm_up(transition), strict=True):
             self._learn_one(*one)
 
     def _checked(
         self, obs: object, action: object, next_obs: object, memory: object, dims: tuple[int, ...]
-    ) -> tuple[Batch, Batch, Batch, Batch]:
+    ) -> Transitions:
         observations = np.atleast_2d(self.inputs.check_observation(obs, "obs", dims))
         actions = np.atleast_2d(self.inputs.check_action(action, "action", dims))
         following = np.atleast_2d(self.inputs.check_observation(next_obs, "next_obs", dims))
@@ -318,12 +314,19 @@ class OnlineWorldModel:
         states = np.array(self.inputs.check_memory(memory, observations))
         return observations.copy(), actions, following.copy(), states
 
-    def _finish_warm_up(self) -> tuple[Batch, ...]:
-        kept = tuple(np.concatenate(part) for part in zip(*self.pending, strict=True))
-        obs, action, _, memory = kept
+    def _after_warm_up(self, transitions: Transitions) -> Transitions:
+        """Give what there is to learn now: `transitions`, none, or all kept ones with them."""
+        if not self.warming_up:
+            return transitions
+        self.pending.append(transitions)
+        obs, action, next_obs, memory = (
+            np.concatenate(part) for part in zip(*self.pending, strict=True)
+        )
+        if len(obs) < self.config.warm_up:
+            return obs[:0], action[:0], next_obs[:0], memory[:0]
         self.inputs.scaling.freeze(self.inputs.raw(obs, action, memory))
         self.pending = []
-        return kept
+        return obs, action, next_obs, memory
 
     def _learn_one(self, obs: Batch, action: Batch, next_obs: Batch, memory: Batch) -> None:
         inputs = self.inputs.assemble(obs[None], action[None], memory[None])
@@ -352,13 +355,8 @@ class OnlineWorldModel:
 
         During the warm-up they are kept like those of `learn`, until there are enough.
         """
-        transitions: tuple[Batch, ...] = self._checked(obs, action, next_obs, memory, (2,))
-        if self.warming_up:
-            self.pending.append(transitions)  # type: ignore[arg-type]
-            if sum(len(kept[0]) for kept in self.pending) < self.config.warm_up:
-                return
-            transitions = self._finish_warm_up()
-        observations, actions, following, states = transitions
+        transitions = self._checked(obs, action, next_obs, memory, (2,))
+        observations, actions, following, states = self._after_warm_up(transitions)
         chunks = [slice(i, i + CHUNK) for i in range(0, len(observations), CHUNK)]
 
         def encoded(part: slice) -> tuple[npt.NDArray[np.int64], FloatArray]:

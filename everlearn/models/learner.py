@@ -212,7 +212,7 @@ class RidgeLearner:
         for row in range(used):
             matrix[row] = statistics.products[row, cells]
         matrix.ravel()[:: used + 1] += self.ridge
-        with self._threads.limited():
+        with self._threads.limited(blas=True):
             factor, info = lapack.dpotrf(matrix.T, lower=0, clean=0, overwrite_a=1)
             if info != 0:
                 raise UnsolvableError(

@@ -10,7 +10,10 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 
 class Threads:
-    """A number of threads, given to numba and BLAS together.
+    """A number of threads for kernels, and for linear algebra on request.
+
+    Small systems are solved by one thread: BLAS threads wait for each other by spinning, and
+    would hold the cores that the kernels before and after need.
 
     Parameters
     ----------
@@ -23,13 +26,13 @@ class Threads:
         self._pools = ThreadpoolController()
 
     @contextmanager
-    def limited(self) -> Iterator[int]:
-        """Within, both use this many threads; afterwards as many as before."""
+    def limited(self, *, blas: bool = False) -> Iterator[int]:
+        """Within, kernels use this many threads, and BLAS one, or as many if `blas`."""
         before = numba.get_num_threads()
         count = min(self.count or before, numba.config.NUMBA_NUM_THREADS)
         numba.set_num_threads(count)
         try:
-            with self._pools.limit(limits=count, user_api="blas"):
+            with self._pools.limit(limits=count if blas else 1, user_api="blas"):
                 yield count
         finally:
             numba.set_num_threads(before)
