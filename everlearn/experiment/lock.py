@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a run's folder, or say that another process does."""
     descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        if not _take(descriptor):
+        if not _take_soon(descriptor):
             raise NotReadyError(
                 f"another process is running in {folder}; wait for it, stop it, or choose "
                 "another folder"
@@ -39,6 +40,15 @@ def is_locked(folder: Path) -> bool:
         os.close(descriptor)
 
 
+def _take_soon(descriptor: int) -> bool:
+    """Try a few times: `is_locked` holds the lock for a moment."""
+    for _ in range(3):
+        if _take(descriptor):
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def _take(descriptor: int) -> bool:
     if os.name == "nt":
         import msvcrt
@@ -50,6 +60,6 @@ def _take(descriptor: int) -> bool:
         take = lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # noqa: E731
     try:
         take()
-    except OSError:
+    except (BlockingIOError, PermissionError):  # what the systems say when it is taken
         return False
     return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import json
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -64,24 +63,19 @@ def _known(agent: str, name: str, known: dict[str, Any]) -> Any:
     )
 
 
+_WORDS = {"true": True, "false": False, "none": None, "null": None}
+
+
 def _parsed(name: str, text: str, kind: Any) -> Any:
-    """Take the text as it is if that fits, else as JSON."""
-    if str in _members(kind) or any(isinstance(member, str) for member in _members(kind)):
-        value: Any = None if text in ("null", "none") and not _fits(text, kind) else text
-    else:
+    """Read `text` as the first of text, word, whole number and number that fits `kind`."""
+    for read in (str, lambda word: _WORDS[word.lower()], int, float):
         try:
-            value = json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
-        except ValueError:
-            value = text
-        if (
-            isinstance(value, int)
-            and not isinstance(value, bool)
-            and not _fits_exactly(value, kind)
-        ):
-            value = float(value)  # 1 where a number like 0.5 is meant
-    if not _fits(value, kind):
-        raise InvalidInputError(f"option {name}={text}: expected {_named(kind)}")
-    return value
+            value = read(text)
+        except (ValueError, KeyError):
+            continue
+        if _fits_exactly(value, kind):
+            return value
+    raise InvalidInputError(f"option {name}={text}: expected {_named(kind)}")
 
 
 def _members(kind: Any) -> tuple[Any, ...]:

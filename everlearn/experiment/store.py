@@ -8,10 +8,8 @@ computes the same lines again.
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import json
 import os
-import platform
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -23,13 +21,13 @@ from everlearn.archive import load_archive, save_archive
 from everlearn.errors import DamagedFileError, EverlearnError, InvalidInputError
 from everlearn.experiment.config import RunConfig
 from everlearn.experiment.lock import locked
+from everlearn.experiment.machine import environment_facts
 from everlearn.experiment.threads import available_threads, check_threads
 from everlearn.protocols import FloatArray
 
 CONFIG, METRICS, ENVIRONMENT = "config.json", "metrics.jsonl", "environment.json"
 CHECKPOINTS, TRANSITIONS, EVENTS = "checkpoints", "transitions", "tensorboard"
 KINDS = ("episode", "eval", "model")
-PACKAGES = ("everlearn", "numpy", "numba", "scipy", "mujoco", "metaworld", "gymnasium", "torch")
 
 Notify = Callable[[str], None]
 Line = dict[str, Any]
@@ -128,12 +126,13 @@ def open_run(path: Path, config: RunConfig, fresh: bool, notify: Notify) -> Iter
         check_threads(threads)
         config = dataclasses.replace(config, threads=threads)
         with storing(str(path)):
-            for left in path.glob(".*.tmp"):
-                left.unlink()  # of a process that died while writing
+            for folder in (path, path / TRANSITIONS):
+                for left in folder.glob(".*.tmp"):
+                    left.unlink()  # of a process that died while writing
             if stored is None:
                 _clear(path)
             write_text(path / CONFIG, config.to_json())
-            _note_environment(path, config, notify)
+            _note_environment(path / ENVIRONMENT, config, notify)
         yield RunFolder(path, config)
     finally:
         holder.__exit__(None, None, None)
@@ -273,37 +272,9 @@ def read_lines(path: Path, notify: Notify | None = None) -> tuple[list[Line], li
     return lines, ends
 
 
-def environment_facts(config: RunConfig) -> dict[str, Any]:
-    """Return what the bits of a run depend on beside its config."""
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return {
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
-        "threads": config.threads,
-        "versions": versions,
-    }
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass  # only Linux has that file
-    return platform.processor() or platform.machine()
-
-
-def _note_environment(path: Path, config: RunConfig, notify: Notify) -> None:
+def _note_environment(file: Path, config: RunConfig, notify: Notify) -> None:
     """Write where the run started; where it is resumed is added when it differs."""
     facts = environment_facts(config)
-    file = path / ENVIRONMENT
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):

@@ -146,10 +146,10 @@ def single_task_folder(run: str | Path, task: str) -> Path:
 def _transfer(folder: Path, config: RunConfig, success: np.ndarray) -> dict[str, float]:
     """Forward transfer of every task whose run alone is there."""
     found = {}
-    for task in single_task_configs(config):
+    for task, single in single_task_configs(config).items():
         alone = single_task_folder(folder, task)
-        if not (alone / METRICS).exists():
-            continue
+        if not (alone / METRICS).exists() or RunConfig.read(alone / CONFIG).differences(single):
+            continue  # not run, or left from a run with other settings
         start = config.tasks.index(task) * config.episodes_per_task
         flags = read_run(alone)["episode"].get("success", np.zeros(0, bool))
         found[task] = metrics.forward_transfer(

@@ -1,0 +1,138 @@
+"""Configs survive JSON, and what makes no sense is refused before anything is created."""
+
+import dataclasses
+import json
+
+import pytest
+
+from everlearn.agents import AGENTS
+from everlearn.continual_bench import PAPER_TASKS
+from everlearn.errors import EverlearnError, InvalidInputError, UnknownNameError
+from everlearn.experiment.config import EvaluationSchedule, RunConfig
+from everlearn.experiment.options import check_options, option_types, parse_options
+from everlearn.experiment.presets import PRESETS, compose_config, preset_config
+from everlearn.experiment.run import execute
+from tests.experiment.worker import tiny
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("agent", AGENTS)
+def test_every_preset_of_every_agent_survives_json(preset, agent):
+    config = preset_config(preset, agent, seed=7)
+    assert RunConfig.from_json(config.to_json()) == config
+    check_options(agent, config.options)
+
+
+def test_the_paper_preset_is_the_papers_protocol():
+    config = preset_config("paper")
+    assert config.tasks == PAPER_TASKS
+    assert (config.episodes_per_task, config.max_steps, config.episodes) == (100, 500, 600)
+    assert config.evaluation == EvaluationSchedule(20, 5, 20, 1000)
+    assert config.options == {}
+
+
+def test_a_config_from_a_newer_version_is_refused():
+    values = {**json.loads(RunConfig().to_json()), "version": 2}
+    with pytest.raises(InvalidInputError, match=r"version 2.*newer everlearn"):
+        RunConfig.from_json(json.dumps(values))
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"epsiodes": 3}, UnknownNameError),
+        ({"agent": "ao"}, UnknownNameError),
+        ({"tasks": ["door"]}, UnknownNameError),
+        ({"tasks": []}, InvalidInputError),
+        ({"tasks": "door-open"}, InvalidInputError),
+        ({"episodes_per_task": 0}, InvalidInputError),
+        ({"episodes_per_task": 2.5}, InvalidInputError),
+        ({"max_steps": 501}, InvalidInputError),
+        ({"seed": -1}, InvalidInputError),
+        ({"seed": True}, InvalidInputError),
+        ({"threads": 0}, InvalidInputError),
+        ({"reset_noise": 1.0}, InvalidInputError),
+        ({"checkpoint_seconds": -1}, InvalidInputError),
+        ({"record": "yes"}, InvalidInputError),
+        ({"options": {"seed": 3}}, InvalidInputError),
+        ({"options": [1]}, InvalidInputError),
+        ({"evaluation": 3}, InvalidInputError),
+        ({"evaluation": {"evry": 3}}, UnknownNameError),
+        ({"evaluation": {"every": 3, "episodes": 0}}, InvalidInputError),
+        ({"version": "1"}, InvalidInputError),
+    ],
+)
+def test_nonsense_is_refused(change, error):
+    values = {**json.loads(RunConfig().to_json()), **change}
+    with pytest.raises(error):
+        RunConfig.from_json(json.dumps(values))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "{}"])
+def test_what_is_no_config_is_refused(text):
+    with pytest.raises(InvalidInputError):
+        RunConfig.from_json(text)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        tiny(options={"noise": 1.0}),
+        tiny("oa", options={"featurs": 10}),
+        tiny("oa", options={"features": "ten"}),
+        tiny("oa", options={"elites": 20, "candidates": 10}),
+        tiny("scripted", options={"noise": -1.0}),
+        tiny(threads=10_000),
+        tiny(wandb=True),
+    ],
+)
+def test_a_run_that_cannot_start_creates_nothing(config, tmp_path):
+    with pytest.raises(EverlearnError):
+        execute(config, tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_are_read_as_their_types():
+    words = ["ridge=1", "features=20", "clip=false", "memory=none", "deadline_ms=none"]
+    options = parse_options("oa", [*words, "planner=cem"])
+    assert options == {
+        "ridge": 1.0,
+        "features": 20,
+        "clip": False,
+        "memory": "none",
+        "deadline_ms": None,
+        "planner": "cem",
+    }
+    assert isinstance(options["ridge"], float)
+    assert parse_options("scripted", ["noise=0.5"]) == {"noise": 0.5}
+    assert option_types("random") == {}
+
+
+@pytest.mark.parametrize(
+    "word", ["ridge", "features=1.5", "clip=1", "precision=float16", "ridge=", "deadline_ms=soon"]
+)
+def test_options_that_do_not_fit_are_refused(word):
+    with pytest.raises(InvalidInputError, match=word.partition("=")[0]):
+        parse_options("oa", [word])
+
+
+def test_an_unknown_option_names_the_right_one():
+    with pytest.raises(UnknownNameError, match="Did you mean 'ridge'"):
+        parse_options("oa", ["rigde=1"])
+
+
+def test_what_is_said_goes_before_the_preset(tmp_path):
+    config = compose_config(
+        preset="smoke", options=["features=15"], evaluation={"every": 0}, seed=3
+    )
+    assert config.options["features"] == 15
+    assert config.options["candidates"] == PRESETS.get("smoke").options["oa"]["candidates"]
+    assert (config.evaluation.every, config.evaluation.episodes, config.seed) == (0, 1, 3)
+    saved = tmp_path / "run.json"
+    saved.write_text(config.to_json())
+    assert compose_config(config=saved) == config
+    assert compose_config(config=saved, seed=4) == dataclasses.replace(config, seed=4)
+    with pytest.raises(InvalidInputError, match="both preset"):
+        compose_config(preset="smoke", config=saved)
+    with pytest.raises(InvalidInputError, match="no config"):
+        compose_config(config=tmp_path / "none.json")

@@ -1,0 +1,48 @@
+"""Fifty kills at random moments, and one at every single change of the disk."""
+
+import dataclasses
+import random
+import signal
+
+import pytest
+
+from everlearn.experiment.presets import preset_config
+from tests.experiment.worker import finish, kill_at, outcome, start, tiny, uninterrupted
+
+pytestmark = pytest.mark.torture
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    # A snapshot after every episode, so that many kills hit one that is being written.
+    config = dataclasses.replace(preset_config("smoke", threads=1), checkpoint_seconds=0.0)
+    folder = tmp_path_factory.mktemp("smoke") / "run"
+    seconds = uninterrupted(config, folder)
+    return config, seconds, outcome(folder)
+
+
+@pytest.mark.parametrize("moment", range(50))
+def test_smoke_run_killed_at_a_random_moment(moment, smoke, tmp_path):
+    config, seconds, expected = smoke
+    folder = tmp_path / "run"
+    kill_at(start(config, folder), folder, random.Random(moment).uniform(0.0, seconds))
+    assert finish(start(config, folder)) == 0
+    assert outcome(folder) == expected
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert finish(start(tiny(), folder)) == 0
+    return outcome(folder)
+
+
+@pytest.mark.parametrize("first", range(1, 200, 10))
+def test_killed_at_every_change_of_the_disk(first, whole, tmp_path):
+    for count in range(first, first + 10):
+        folder = tmp_path / str(count)
+        killed = finish(start(tiny(), folder, crash_at=count)) == -signal.SIGKILL
+        assert finish(start(tiny(), folder)) == 0
+        assert outcome(folder) == whole, f"killed at change {count}"
+        if not killed:
+            return  # there are no more changes
