@@ -93,12 +93,16 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
             raise InvalidInputError("the state was saved for other spaces than this model's")
     size = model.inputs.observations
     learner = model.learner
-    statistics = learner.empty_statistics()
+    # The type that learning had reached, which need not be this model's at present.
+    dtype = arrays["products"].dtype
+    statistics = learner.empty_statistics(dtype)
     statistics.unpack(arrays["cells"], arrays["products"], arrays["targets"])
     # Nothing below can fail: the model is either the old one or wholly the new one.
     learner.statistics = statistics
+    learner.retype(dtype)
     learner.weights[:] = 0
     learner.weights[arrays["cells"], :size] = arrays["weights"]
+    learner.table[:] = learner.weights
     learner.forget_previous()
     carried = np.zeros((len(arrays["previous"]), learner.width))
     carried[:, :size] = arrays["carried"]

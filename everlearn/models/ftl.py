@@ -276,7 +276,7 @@ class OnlineWorldModel:
                 memory.astype(self.dtype),
                 self.encoding.projection,
                 scaling.astype(self.dtype),
-                self.learner.weights,
+                self.learner.table,
                 self.encoding.bins,
                 self.encoding.grid_dim,
                 self._bounds,

@@ -11,6 +11,8 @@ of ``G_s`` is known without touching ``A``: see `RidgeLearner._residual_of_activ
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import lapack
@@ -24,11 +26,20 @@ from everlearn.models.statistics import Statistics
 from everlearn.models.threads import Threads
 from everlearn.protocols import FloatArray
 
+logger = logging.getLogger(__name__)
+
 Cells = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
 REFRESH = 64
 """Updates after which the residual of every row has been computed anew."""
+
+RESOLUTION = 1e-5
+"""Ridge over largest diagonal entry of ``A_ss`` below which float32 is given up for float64.
+
+Entries of ``A`` grow with the samples and float32 rounds them; once that rounding is no
+longer small beside the ridge, the weakest directions of the solution are noise.
+"""
 
 CHUNK = 256
 """Rows of A turned to float64 at a time."""
@@ -79,8 +90,10 @@ class RidgeLearner:
                 f"weights and work space alone need {fixed / 1e9:.3g} GB, more than the "
                 f"{max_bytes / 1e9:.3g} GB allowed; raise max_memory_gb or take fewer features"
             )
-        self.statistics = self.empty_statistics()
+        self.statistics = self.empty_statistics(self.dtype)
         self.weights = aligned_zeros((cells, self.width), self.dtype)
+        # What predictions read: the weights themselves, or their copy in the first type.
+        self.table = self.weights
         self.solver = BlockSolver(active, self.dtype)
         self.samples = 0
         self.previous: Cells = np.zeros(0, np.int64)
@@ -89,22 +102,67 @@ class RidgeLearner:
         self._slot: Cells = np.full(cells, -1, np.int64)
 
     def _fixed_bytes(self) -> int:
-        """Bytes that do not grow: weights, solver, and the table of rows."""
+        """Bytes that do not grow: weights, their copy, solver, and the table of rows."""
         item = self.dtype.itemsize
-        return (self.cells * self.width + 2 * self.active**2) * item + 24 * self.cells
+        return (2 * self.cells * self.width + 2 * self.active**2) * item + 24 * self.cells
 
-    def empty_statistics(self) -> Statistics:
+    def empty_statistics(self, dtype: npt.DTypeLike) -> Statistics:
         """Statistics of nothing, under this learner's limit."""
         limit = None if self._max_bytes is None else self._max_bytes - self._fixed_bytes()
-        return Statistics(self.cells, self.width, self.dtype, limit)
+        return Statistics(self.cells, self.width, dtype, limit)
 
     @property
     def ridge(self) -> float:
         """The ridge in force."""
         return self._ridge * max(self.samples, 1) if self._growing else self._ridge
 
+    def promote(self) -> None:
+        """Go on in float64: statistics, weights and solver; predictions keep their type."""
+        statistics = self.empty_statistics(np.float64)
+        statistics.take_over(self.statistics)
+        self.statistics = statistics
+        self.retype(np.float64)
+
+    def retype(self, dtype: npt.DTypeLike) -> None:
+        """Hold weights and solve in another type; the table keeps the first one."""
+        if self.dtype == dtype:
+            return
+        self.dtype = np.dtype(dtype)
+        if self.dtype == self.table.dtype:
+            self.weights = self.table
+        else:
+            self.weights = aligned_zeros((self.cells, self.width), self.dtype)
+            self.weights[:] = self.table
+        fallbacks = self.solver.fallbacks
+        self.solver = BlockSolver(self.active, self.dtype)
+        self.solver.fallbacks = fallbacks
+
+    def _promote_if_needed(self, cells: Cells) -> None:
+        if self.dtype == np.float64:
+            return
+        used = cells[self.statistics.row_of[cells] >= 0]
+        busiest = self.statistics.diagonal(used).max(initial=0.0)
+        if self.ridge < RESOLUTION * busiest:
+            logger.warning(
+                "after %d samples float32 no longer resolves the ridge (%g) beside the statistics "
+                "(%g): going on in float64, with twice the memory. A larger ridge, or "
+                "ridge_growth='samples', stays in float32",
+                self.samples,
+                self.ridge,
+                busiest,
+            )
+            self.promote()
+
+    def set_weights(self, cells: Cells, weights: FloatArray) -> None:
+        """Write rows of ``W``, and of the table that predictions read."""
+        self.weights[cells] = weights
+        if self.table is not self.weights:
+            self.table[cells] = weights
+
     def learn(self, cells: Cells, values: FloatArray, target: Doubles) -> None:
         """Take in one sample and update the weights at its cells (equation 5)."""
+        self._promote_if_needed(cells)
+        values = values.astype(self.dtype, copy=False)
         rows = self.statistics.admit(cells)
         with self._threads.limited():
             update_kernels.accumulate(
@@ -141,7 +199,7 @@ class RidgeLearner:
         before = self.weights[cells]
         self.forget_previous()
         after, left = self.solver.solve(ridge, right, before)
-        self.weights[cells] = after
+        self.set_weights(cells, after)
         self.remember(cells, left, ridge)
 
     def _residual_of_active(
@@ -192,7 +250,7 @@ class RidgeLearner:
         self.statistics.admit(cells.ravel())
         self.forget_previous()
         with self._threads.limited():
-            self.statistics.add(cells, values, targets, self.corners)
+            self.statistics.add(cells, values.astype(self.dtype, copy=False), targets, self.corners)
         self.samples += len(cells)
 
     def solve(self) -> None:
@@ -221,7 +279,7 @@ class RidgeLearner:
                 )
             solution, _ = lapack.dpotrs(factor, statistics.targets[:used], lower=0)
         self.forget_previous()
-        self.weights[cells] = solution
+        self.set_weights(cells, solution)
 
     def residual(self) -> Doubles:
         """``G = B - A W - r W`` of every cell ``[D, S]``, from the statistics, in float64."""

@@ -119,6 +119,17 @@ class Statistics:
         """``B_s += phi y^T``."""
         self.targets[rows, : len(target)] += np.outer(values.astype(np.float64), target)
 
+    def diagonal(self, cells: npt.NDArray[np.int64]) -> FloatArray:
+        """Diagonal entries of ``A`` at `cells`, which are in use."""
+        return self.products[self.row_of[cells], cells]
+
+    def take_over(self, other: Statistics) -> None:
+        """Copy what `other` holds, of whatever type, into statistics that are still empty."""
+        self.admit_in_order(other.cells)
+        for row in range(other.used):
+            self.products[row] = other.products[row]
+        self.targets[: other.used] = other.targets[: other.used]
+
     def packed(self) -> FloatArray:
         """Upper half of ``A`` over the cells in use, row by row, in the order of rows."""
         used, cells = self.used, self.cells
