@@ -58,7 +58,7 @@ PRESETS.register(
         },
     ),
 )
-_SMALL = {"features": 40, "candidates": 40, "elites": 10}
+_SMALL = {"features": 30, "candidates": 30, "elites": 10, "iterations": 2}
 PRESETS.register(
     "smoke",
     Preset(
