@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test lint speed torture system-packages clean
+.PHONY: run test lint speed torture system-packages clean clean-kernels
 
 run: $(VENV)/.installed
 	$(BIN)/everlearn demo
@@ -35,5 +35,8 @@ $(VENV)/.installed-deep: $(VENV)/.installed
 system-packages:
 	bash tools/system-packages.sh
 
-clean:
+clean-kernels:
+	find everlearn -name '*.nbi' -delete -o -name '*.nbc' -delete
+
+clean: clean-kernels
 	rm -rf $(VENV) build dist *.egg-info
