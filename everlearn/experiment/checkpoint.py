@@ -82,11 +82,16 @@ def save_snapshot(folder: Path, state: RunState, offset: int, agent: Agent) -> N
             shutil.rmtree(temporary, ignore_errors=True)
             raise
         sync_folder(folder)
-        for old in names(folder)[:-KEPT]:
-            # Renamed first: a half-removed snapshot must not look like a damaged one.
-            gone = folder / f".{old}.{secrets.token_hex(4)}.tmp"
-            (folder / old).rename(gone)
-            shutil.rmtree(gone)
+        prune(folder)
+
+
+def prune(folder: Path) -> None:
+    """Remove all snapshots but the last `KEPT`."""
+    for old in names(folder)[:-KEPT]:
+        # Renamed first: a half-removed snapshot must not look like a damaged one.
+        gone = folder / f".{old}.{secrets.token_hex(4)}.tmp"
+        (folder / old).rename(gone)
+        shutil.rmtree(gone)
 
 
 def names(folder: Path) -> list[str]:

@@ -33,6 +33,7 @@ from everlearn.experiment.checkpoint import (
     RunState,
     Snapshot,
     newest_usable,
+    prune,
     remove_leftovers,
     save_snapshot,
 )
@@ -234,6 +235,7 @@ class _Runner:
             if lines:
                 self.listeners.message("no snapshot was taken yet; starting from the first episode")
             return RunState(), 0, []
+        prune(self.folder.checkpoints)  # a crash may have come before that; one is known good
         self.listeners.message(f"going on after episode {snapshot.state.episode}")
         kept = [line for line, end in zip(lines, ends, strict=True) if end <= snapshot.offset]
         return snapshot.state, snapshot.offset, kept
