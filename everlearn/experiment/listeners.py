@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -96,11 +97,10 @@ class TensorBoard(Listener):
 
     def begin(self, config: RunConfig, folder: Path, lines: list[Line]) -> None:
         """Write the events of earlier lines anew: some of the old ones may have been cut off."""
-        from tensorboard.summary import Writer  # type: ignore[import-untyped]
-
         if (folder / EVENTS).is_dir():
             shutil.rmtree(folder / EVENTS)
-        self._writer = Writer(str(folder / EVENTS))
+        summary: Any = importlib.import_module("tensorboard.summary")
+        self._writer = summary.Writer(str(folder / EVENTS))
         for line in lines:
             self.line(line)
 
@@ -119,8 +119,6 @@ class WeightsAndBiases(Listener):
 
     def begin(self, config: RunConfig, folder: Path, lines: list[Line]) -> None:
         """Open the run; lines that were sent before are not sent again."""
-        import json
-
         wandb: Any = importlib.import_module("wandb")
         name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
         self._run = wandb.init(
