@@ -8,13 +8,14 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import environment, model, planner
+from benchmarks import environment, model, planner, runner
 from benchmarks.common import Row
 
 PARTS: dict[str, Callable[[], list[Row]]] = {
     "environment": environment.measure,
     "model": model.measure,
     "planner": planner.measure,
+    "runner": runner.measure,
 }
 
 
@@ -29,7 +30,8 @@ def main(as_json: bool = False) -> bool:
     if as_json:
         print(json.dumps({"rows": [row.as_dict() for row in rows], "loop": loop}, indent=2))
     else:
-        Console().print(_table(rows))
+        # Rows are wide; what goes to a file should not be folded to a narrow screen.
+        Console(width=None if console.is_terminal else 160).print(_table(rows))
         for name, value in loop.items():
             print(f"{name}: {value}")
     return all(row.met is not False for row in rows)

@@ -33,28 +33,28 @@ class UnsolvableError(EverlearnError, np.linalg.LinAlgError):
 def factorise_single(matrix: FloatArray) -> int:
     """Cholesky factorisation in place, float32; returns LAPACK's info (0: done).
 
-    `matrix` is in C order with its lower half filled, LAPACK reads that as the upper half of
-    a matrix in Fortran order.
+    `matrix` is in C order with its upper half filled. LAPACK reads that as the lower half of a
+    matrix in Fortran order, the half that it factorises faster.
     """
-    _, info = lapack.spotrf(matrix.T, lower=0, clean=0, overwrite_a=1)
+    _, info = lapack.spotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
     return int(info)
 
 
 def factorise_double(matrix: FloatArray) -> int:
     """As `factorise_single`, in float64."""
-    _, info = lapack.dpotrf(matrix.T, lower=0, clean=0, overwrite_a=1)
+    _, info = lapack.dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
     return int(info)
 
 
 def _back_single(factor: FloatArray, right: FloatArray) -> FloatArray:
     solution: FloatArray
-    solution, _ = lapack.spotrs(factor.T, right.astype(np.float32), lower=0)
+    solution, _ = lapack.spotrs(factor.T, right.astype(np.float32), lower=1)
     return solution
 
 
 def _back_double(factor: FloatArray, right: FloatArray) -> FloatArray:
     solution: FloatArray
-    solution, _ = lapack.dpotrs(factor.T, right, lower=0)
+    solution, _ = lapack.dpotrs(factor.T, right, lower=1)
     return solution
 
 
@@ -84,7 +84,7 @@ class BlockSolver:
         Parameters
         ----------
         ridge
-            Added to the diagonal of `gathered`, which holds ``A_ss``; `factor` holds its lower
+            Added to the diagonal of `gathered`, which holds ``A_ss``; `factor` holds its upper
             half and is overwritten.
         right
             Residual ``G_s[K, L]`` before the change.

@@ -29,25 +29,25 @@ ROWS = 4
 def accumulate(
     products: Any, rows: Any, cells: Any, values: Any, gathered: Any, factor: Any
 ) -> None:
-    """``A_ss += phi phi^T``, and the new ``A_ss`` into `gathered` and (lower half) `factor`."""
+    """``A_ss += phi phi^T``, and the new ``A_ss`` into `gathered` and (upper half) `factor`."""
     active = cells.shape[0]
     for r in prange(active):
         following = rows[min(r + 1, active - 1)]
         line = gathered[r]
         accumulate_row(products, rows[r], following, cells, values, values[r], line)
-        for k in range(r + 1):
+        for k in range(r, active):
             factor[r, k] = line[k]
 
 
 @njit(cache=True, parallel=True)
 def gather(products: Any, rows: Any, cells: Any, gathered: Any, factor: Any) -> None:
-    """``A_ss`` into `gathered` and (lower half) `factor`, as `accumulate` without a sample."""
+    """``A_ss`` into `gathered` and (upper half) `factor`, as `accumulate` without a sample."""
     active = cells.shape[0]
     for r in prange(active):
         row = products[rows[r]]
         for k in range(active):
             gathered[r, k] = row[np.uint32(cells[k])]
-        for k in range(r + 1):
+        for k in range(r, active):
             factor[r, k] = gathered[r, k]
 
 
