@@ -34,6 +34,7 @@ def run_demo(
     *,
     tasks: tuple[str, ...] = TASK_ORDER,
     episodes: int = EPISODES,
+    frame_every: int = 4,
     console: Console | None = None,
     **options: object,
 ) -> DemoResult:
@@ -49,6 +50,8 @@ def run_demo(
         Names of the tasks, in order.
     episodes
         Episodes of each.
+    frame_every
+        Steps between frames of the video.
     console
         Where to write; the standard output if None.
     options
@@ -72,7 +75,7 @@ def run_demo(
             console.print(f"  {task} {number}: {_outcome(episode)} ({pace:.0f} steps/s)")
     first = tasks[0]
     console.print(f"Back to {first}, with learning switched off:")
-    remembered, video = _remember(agent, first, seed, out, console)
+    remembered, video = _remember(agent, first, seed, out, frame_every, console)
     return DemoResult(results, remembered, video)
 
 
@@ -96,7 +99,7 @@ def _watched(
 
 
 def _remember(
-    agent: Agent, task: str, seed: int, out: Path, console: Console
+    agent: Agent, task: str, seed: int, out: Path, frame_every: int, console: Console
 ) -> tuple[bool, Path | None]:
     """Play `task` with a frozen copy of the agent, filmed if the machine can draw."""
     frozen = agent.evaluation_copy(seed)
@@ -107,7 +110,7 @@ def _remember(
     try:
         check_path(path)
         env.reset()
-        film = Film(env)
+        film = Film(env, frame_every)
     except MissingExtraError as error:
         console.print(f"  no video: {error}")
     episode = run_episode(frozen, env, explore=False, on_step=film)
