@@ -132,10 +132,21 @@ shown.reset()
 """
 
 
+CHECKER = """
+import warnings
+import gymnasium, everlearn
+from gymnasium.utils.env_checker import check_env
+warnings.simplefilter("error")
+check_env(gymnasium.make("everlearn/ContinualBench-v0").unwrapped)
+"""
+
+
 @pytest.mark.skipif(not shutil.which("xvfb-run"), reason="no virtual screen (Debian: xvfb)")
-def test_the_viewer_opens_on_a_screen():
+@pytest.mark.parametrize("code", [VIEWER, CHECKER], ids=["viewer", "checker"])
+def test_on_a_screen(code: str):
+    """The viewer leaves the episode alone; Gymnasium's checker passes in every render mode."""
     screen = ["xvfb-run", "-a", "-s", "-screen 0 320x240x24"]
-    subprocess.run([*screen, sys.executable, "-c", VIEWER], check=True, timeout=120)
+    subprocess.run([*screen, sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_the_viewer_without_a_screen_says_so(monkeypatch: pytest.MonkeyPatch):

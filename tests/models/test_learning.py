@@ -218,9 +218,12 @@ def test_neither_residual_nor_prediction_drifts_in_20000_updates() -> None:
 
 
 @pytest.mark.torture
-def test_residual_does_not_drift_at_paper_size() -> None:
-    model = small_model(features=300, bins=9, ridge=0.005, threads=None)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("ridge", "kept"), [(1.0, np.float32), (0.005, np.float64)])
+def test_residual_does_not_drift_at_paper_size(ridge: float, kept: Any) -> None:
+    model = small_model(features=300, bins=9, ridge=ridge, threads=None)
     assert drift(model, 20_000) < 1e-4
+    assert model.learner.dtype == kept
 
 
 def test_failing_float32_falls_back_to_float64(monkeypatch: pytest.MonkeyPatch) -> None:
