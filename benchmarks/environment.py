@@ -7,7 +7,8 @@ import numpy as np
 
 from benchmarks.common import Row, interleaved
 from everlearn.continual_bench import PAPER_TASKS
-from everlearn.continual_bench.env import SUBSTEPS, ContinualBenchEnv
+from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.continual_bench.start import SUBSTEPS
 
 STEPS = 300
 

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from everlearn.continual_bench import observation, rewards
 from everlearn.continual_bench.observation import ObservationReader
 from everlearn.continual_bench.scene import build_model
+from everlearn.continual_bench.start import MAX_RESET_NOISE, SPREAD, SUBSTEPS, settle
 from everlearn.continual_bench.tasks import PAPER_TASKS, TASKS, Task
 from everlearn.errors import InvalidInputError, NotReadyError
 from everlearn.protocols import FloatArray, Objective
@@ -22,21 +23,7 @@ if TYPE_CHECKING:
     from everlearn.continual_bench.rendering import Camera, Viewer
 
 MAX_STEPS = 500
-SUBSTEPS = 5
-SETTLE_STEPS = 50
-MAX_RESET_NOISE = 0.1
 
-# Where a reset puts what can move: addresses into the joint positions and velocities.
-_DOOR, _WINDOW, _FAUCET = 10, 11, 12
-_PEG, _PEG_TURN, _BLOCK = slice(13, 16), slice(16, 20), slice(20, 23)
-_PEG_VELOCITY, _BLOCK_VELOCITY = slice(13, 16), slice(20, 25)
-_WINDOW_OPEN = 0.2
-_PEG_PLACE = (0.044, -0.75, 0.131)
-# Metres of handle for a radian of door or faucet, to spread them in metres like the rest.
-_DOOR_RADIUS, _FAUCET_RADIUS = 0.4, 0.175
-_PEG_SPREAD = 0.02  # more would start the peg too near its goal
-
-_MOCAP_TURN = (1.0, 0.0, 1.0, 0.0)
 _INTEGRATION = mujoco.mjtState.mjSTATE_INTEGRATION
 # The compiled rewards are numbered in an order of their own.
 _BUILTIN = tuple(sorted(PAPER_TASKS, key=lambda name: TASKS.get(name).kind))
@@ -158,7 +145,9 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
         task = self._chosen(options)
         super().reset(seed=seed)
         self._task = task
-        self._settle(task)
+        noise = self.reset_noise
+        spread = noise * self.np_random.uniform(-1.0, 1.0, SPREAD) if noise else np.zeros(SPREAD)
+        self._start = settle(self.model, self.data, self._reader, task, spread)
         self._opening = self._reader.read(-1.0, self._obs, self._fingers)
         self._steps = 0
         self._running = True
@@ -281,43 +270,6 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
                 f"unknown reset options {sorted(map(str, unknown))}; the only one is 'task'"
             )
         return TASKS.get(options["task"]) if options and "task" in options else self._task
-
-    def _settle(self, task: Task) -> None:
-        """Bring hand and objects to where an episode starts.
-
-        The order of the steps and of the forward passes is the published one; another order
-        changes the solver's warm start, and with it the last bits of everything that follows.
-        """
-        model, data = self.model, self.data
-        noise = self.reset_noise
-        spread = noise * self.np_random.uniform(-1.0, 1.0, 9) if noise else np.zeros(9)
-
-        mujoco.mj_resetData(model, data)
-        # Published start poses are in single precision.
-        hand = np.array(task.hand, dtype=np.float32) + spread[:3]
-        self._mocap[:] = np.clip(hand, self._low, self._high)
-        data.mocap_quat[0] = _MOCAP_TURN
-        data.ctrl[:] = -1.0, 1.0
-        mujoco.mj_step(model, data, SETTLE_STEPS * SUBSTEPS)
-        fingers = np.zeros(5)
-        self._reader.read(-1.0, np.zeros(observation.SIZE), fingers)
-
-        data.qpos[_DOOR] = 0.0 - abs(spread[3]) / _DOOR_RADIUS
-        data.qpos[_WINDOW] = _WINDOW_OPEN - abs(spread[4])
-        data.qpos[_FAUCET] = spread[5] / _FAUCET_RADIUS
-        data.qvel[[_DOOR, _WINDOW, _FAUCET]] = 0.0
-        data.qpos[_PEG] = _PEG_PLACE
-        data.qpos[_PEG.start] += min(abs(spread[6]), _PEG_SPREAD)
-        data.qpos[_PEG_TURN] = 1.0, 0.0, 0.0, 0.0
-        data.qvel[_PEG_VELOCITY] = 0.0
-        mujoco.mj_forward(model, data)
-        data.qpos[_BLOCK] = rewards.BLOCK_START
-        data.qpos[_BLOCK.start : _BLOCK.start + 2] += spread[7:]
-        data.qvel[_BLOCK_VELOCITY] = 0.0
-        mujoco.mj_forward(model, data)
-        mujoco.mj_forward(model, data)
-        # Quirk: fingers lag the joints by a substep, also where the margins come from.
-        self._start = np.array([*fingers[:3], *task.object_start])
 
     def _checked(self, action: FloatArray) -> FloatArray:
         array = np.asarray(action)
