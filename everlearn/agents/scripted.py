@@ -72,7 +72,7 @@ class ScriptedAgent:
     def save(self, path: str | Path) -> None:
         """Write the generator and the place in the script to `path`, atomically."""
         controller = self._controller
-        place = None if controller is None else [controller._phase, controller._steps]
+        place = None if controller is None else [controller.phase, controller.phase_steps]
         meta = {"generator": self._generator.bit_generator.state, "place": place}
         save_archive(path, KIND, VERSION, {}, meta)
 
@@ -95,5 +95,5 @@ class ScriptedAgent:
                     f"{path} stands in phase {phase} of another script than this task's; begin "
                     "the task it was saved in before loading"
                 )
-            self._controller._phase, self._controller._steps = phase, steps
+            self._controller.phase, self._controller.phase_steps = phase, steps
         self._generator = generator

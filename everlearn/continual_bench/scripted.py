@@ -126,6 +126,11 @@ class ScriptedController:
         Standard deviation of Gaussian noise added to every action, for varied demonstrations.
     seed
         Seed of that noise.
+
+    Attributes
+    ----------
+    phase, phase_steps
+        Where it is in the script: the number of the phase, and the steps spent in it.
     """
 
     def __init__(self, task: str, noise: float = 0.0, seed: int = 0) -> None:
@@ -138,19 +143,19 @@ class ScriptedController:
 
     def reset(self) -> None:
         """Go back to the first phase, for a new episode."""
-        self._phase = 0
-        self._steps = 0
+        self.phase = 0
+        self.phase_steps = 0
 
     def act(self, obs: FloatArray) -> FloatArray:
         """Return the action at `obs`, inside [-1, 1]."""
-        phase = self.phases[self._phase]
+        phase = self.phases[self.phase]
         way = phase.goal(obs) - obs[observation.HAND]
-        last = self._phase == len(self.phases) - 1
-        if not last and (np.linalg.norm(way) < phase.near or self._steps >= phase.steps):
-            self._phase += 1
-            self._steps = 0
+        last = self.phase == len(self.phases) - 1
+        if not last and (np.linalg.norm(way) < phase.near or self.phase_steps >= phase.steps):
+            self.phase += 1
+            self.phase_steps = 0
             return self.act(obs)
-        self._steps += 1
+        self.phase_steps += 1
         action = np.append(GAIN * way, phase.gripper)
         if self.noise:
             action += self._generator.normal(0.0, self.noise, 4)
