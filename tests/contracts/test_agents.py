@@ -1,0 +1,98 @@
+"""What every registered agent must keep: the protocol, its seed, its file, its evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from everlearn.agents import AGENTS
+from everlearn.continual_bench import TASKS
+from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.errors import DamagedFileError
+from everlearn.protocols import Agent
+
+TASK = "button-press"
+SMALL = {"features": 10, "candidates": 12, "elites": 3, "horizon": 4, "iterations": 2, "threads": 1}
+OPTIONS = {"oa": SMALL, "oa-paper": SMALL}
+
+
+@pytest.fixture(params=AGENTS.names())
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def make(name: str, seed: int = 0) -> tuple[ContinualBenchEnv, Agent]:
+    env = ContinualBenchEnv(TASK)
+    agent = AGENTS.get(name)(env, seed, **OPTIONS.get(name, {}))
+    agent.begin_task(TASK, TASKS.get(TASK).objective())
+    return env, agent
+
+
+def play(env: ContinualBenchEnv, agent: Agent, steps: int, first: bool = True) -> np.ndarray:
+    """Actions of the agent; `first` starts an episode, otherwise the last one goes on."""
+    obs = env.reset()[0] if first else env.get_state().observation
+    if first:
+        agent.begin_episode()
+    actions = []
+    for _ in range(steps):
+        action = agent.act(obs)
+        assert env.action_space.contains(action)
+        following, reward, terminated, *_ = env.step(action)
+        agent.observe(obs, action, following, reward, terminated)
+        actions.append(action)
+        obs = following
+    return np.array(actions)
+
+
+def test_follows_the_protocol(name: str):
+    _, agent = make(name)
+    assert isinstance(agent, Agent)
+    assert isinstance(agent.boundary_aware, bool)
+
+
+def test_same_seed_same_actions(name: str):
+    first, second, other = (play(*make(name, seed), 8) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, second)
+    if name != "scripted":  # a script without noise has nothing to draw
+        assert not np.array_equal(first, other)
+
+
+def test_a_saved_agent_goes_on_to_the_bit(name: str, tmp_path: Path):
+    env, agent = make(name, 1)
+    play(env, agent, 6)
+    agent.save(tmp_path / "agent")
+    state = env.get_state()
+    expected = play(env, agent, 6, first=False)
+    env, other = make(name, 1)  # of the same settings, but knowing nothing
+    other.load(tmp_path / "agent")
+    env.set_state(state)
+    np.testing.assert_array_equal(play(env, other, 6, first=False), expected)
+
+
+def test_a_damaged_file_changes_nothing(name: str, tmp_path: Path):
+    env, agent = make(name)
+    play(env, agent, 4)
+    agent.save(tmp_path / "agent")
+    data = bytearray((tmp_path / "agent").read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    (tmp_path / "damaged").write_bytes(data)
+    with pytest.raises(DamagedFileError):
+        agent.load(tmp_path / "damaged")
+    state = env.get_state()
+    after = play(env, agent, 4, first=False)
+    env.set_state(state)
+    agent.load(tmp_path / "agent")
+    np.testing.assert_array_equal(play(env, agent, 4, first=False), after)
+
+
+def test_evaluation_leaves_no_trace(name: str, tmp_path: Path):
+    env, agent = make(name)
+    play(env, agent, 5)
+    agent.save(tmp_path / "before")
+    copy = agent.evaluation_copy(7)
+    copy.begin_task(TASK, TASKS.get(TASK).objective())
+    play(ContinualBenchEnv(TASK), copy, 5)
+    agent.save(tmp_path / "after")
+    assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
