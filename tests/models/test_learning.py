@@ -219,10 +219,14 @@ def test_neither_residual_nor_prediction_drifts_in_20000_updates() -> None:
 
 @pytest.mark.torture
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("ridge", "kept"), [(1.0, np.float32), (0.005, np.float64)])
-def test_residual_does_not_drift_at_paper_size(ridge: float, kept: Any) -> None:
+@pytest.mark.parametrize(
+    ("ridge", "steps", "kept"),
+    # The second goes on in float64 long before its end, which makes it slow and safe.
+    [(1.0, 20_000, np.float32), (0.005, 5_000, np.float64)],
+)
+def test_residual_does_not_drift_at_paper_size(ridge: float, steps: int, kept: Any) -> None:
     model = small_model(features=300, bins=9, ridge=ridge, threads=None)
-    assert drift(model, 20_000) < 1e-4
+    assert drift(model, steps) < 1e-4
     assert model.learner.dtype == kept
 
 
