@@ -31,7 +31,7 @@ def test_replay(env: ContinualBenchEnv, path: Path):
         np.testing.assert_array_equal(env.data.qpos, golden["qpos"][t])
         np.testing.assert_allclose(obs, golden["obs"][t], rtol=0, atol=1e-9)
         values = [info["rewards"][name] for name in names]
-        np.testing.assert_allclose(values, golden["rewards"][t], rtol=0, atol=5e-6)
+        np.testing.assert_allclose(values, golden["rewards"][t], rtol=0, atol=1e-12)
         assert [info["successes"][name] for name in names] == list(golden["success"][t] > 0.5)
         assert reward == info["rewards"][env.task]
         assert info["success"] == info["successes"][env.task]
