@@ -8,7 +8,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 run: $(VENV)/.installed
 	$(BIN)/everlearn demo
 
-test: system-packages lint
+test: system-packages lint $(VENV)/.installed-deep
 	$(BIN)/python -m pytest -m "not torture"
 
 lint: $(VENV)/.installed
@@ -20,7 +20,7 @@ lint: $(VENV)/.installed
 speed: $(VENV)/.installed-deep
 	$(BIN)/everlearn speed
 
-torture: $(VENV)/.installed
+torture: $(VENV)/.installed-deep
 	$(BIN)/python -m pytest -m torture
 
 $(VENV)/.installed: pyproject.toml constraints.txt
