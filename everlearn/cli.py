@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from everlearn.errors import EverlearnError, MissingExtraError
+from everlearn.errors import EverlearnError, InvalidInputError, MissingExtraError
 
 
 def video(
@@ -178,6 +178,68 @@ def eval_(run: Path, /, episodes: int = 20, tasks: str | None = None, json: bool
         print(f"  {task:<14} {rate:.2f}")
 
 
+def audit(
+    run: Path | None = None,
+    /,
+    synthetic: str | None = None,
+    agent: str | None = None,
+    option: tuple[str, ...] = (),
+    steps: int | None = None,
+    exact: bool | None = None,
+    shuffle: bool = False,
+    points: int | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Audit the regret of a run's world model: its growth, the paper's bound and assumptions.
+
+    Example: everlearn audit runs/demo --option features=20 --out audits/demo
+
+    Args:
+        run: Folder of a run that recorded its transitions.
+        synthetic: Instead of a run, a stream whose answer is known: iid, steady, moving,
+            signed or large.
+        agent: Audit the model of this agent on the run's transitions.
+        option: Option of the agent as name=value, such as features=20; may be given many times.
+        steps: Only the first so many transitions; of a synthetic stream, how many (5,000).
+        exact: Whether to follow the exact leader at every step; decided by its cost if not given.
+        shuffle: Take the transitions in random order.
+        points: Times at which hindsight, gap and assumptions are computed.
+        seed: Seed of what is sampled, and of a synthetic stream.
+        threads: Threads to compute with; all processors if not given.
+        out: Folder for a page, its figures and all numbers.
+        json: Print all numbers for scripts.
+    """
+    import json as json_format
+
+    from everlearn import audit as auditing
+    from everlearn.audit.screen import progress_bar
+    from everlearn.experiment.threads import check_threads, limited_threads
+
+    if (run is None) == (synthetic is None):
+        raise InvalidInputError("give the folder of a run, or --synthetic with a name")
+    config = auditing.AuditConfig(exact=exact, points=points, shuffle=shuffle, seed=seed)
+    check_threads(threads)
+    with limited_threads(threads), progress_bar() as progress:
+        if run is not None:
+            found = auditing.audit_run(
+                run, agent=agent, options=option, steps=steps, config=config, progress=progress
+            )
+        else:
+            case = auditing.synthetic_case(str(synthetic), steps or 5000, seed)
+            found = auditing.audit_stream(case.model, case.stream, config, progress)
+    if out is not None:
+        auditing.write_report(found, out)
+    if json:
+        print(json_format.dumps(found.to_json()))
+    else:
+        print("\n".join(auditing.page_lines(found)))
+        if out is not None:
+            print(f"-> {out}")
+
+
 def list_(runs: Path = Path("runs")) -> None:
     """List the tasks, agents and presets that commands know by name, and the runs there are.
 
@@ -244,6 +306,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "run": run,
     "eval": eval_,
+    "audit": audit,
     "video": video,
     "list": list_,
     "speed": speed,

@@ -10,6 +10,7 @@ import numpy as np
 
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.continual_bench.scripted import SCRIPTS, ScriptedController
+from everlearn.models import states_along
 from everlearn.protocols import FloatArray
 
 NOISE = 0.3
@@ -76,6 +77,9 @@ def model_error(model: Any, heldout: HeldOutSet, horizon: int = HORIZON) -> floa
     an observation, in their own units. A model's memory is at each window what it would be
     had the agent lived through the episode; the imagination starts from the true state.
     """
+    memory = getattr(model, "memory", None)
+    if memory is not None and memory.size == 0:
+        memory = None
     starts, plans, ends = [], [], []
     memories: list[FloatArray] = []
     for observations, actions in heldout.episodes:
@@ -85,29 +89,12 @@ def model_error(model: Any, heldout: HeldOutSet, horizon: int = HORIZON) -> floa
         starts.append(observations[:windows])
         plans.append(np.lib.stride_tricks.sliding_window_view(actions, horizon, axis=0))
         ends.append(observations[horizon:])
-        memory = _memory_along(model, observations, actions, windows)
-        memories.extend([] if memory is None else [memory])
+        if memory is not None:
+            memories.append(states_along(memory, observations, actions)[:windows])
     if not starts:
         return None
-    memory = np.concatenate(memories) if memories else None
+    states_before = np.concatenate(memories) if memories else None
     actions = np.ascontiguousarray(np.concatenate(plans).transpose(0, 2, 1))
-    states = model.rollout(np.concatenate(starts), actions, memory=memory)
+    states = model.rollout(np.concatenate(starts), actions, memory=states_before)
     wrong = np.asarray(states[:, -1], dtype=np.float64) - np.concatenate(ends)
     return float(np.mean(wrong**2))
-
-
-def _memory_along(
-    model: Any, observations: FloatArray, actions: FloatArray, windows: int
-) -> FloatArray | None:
-    """State of the model's memory at the first `windows` steps of an episode, ``[windows, M]``."""
-    memory = getattr(model, "memory", None)
-    if memory is None or memory.size == 0:
-        return None
-    state = np.asarray(memory.start(observations[:1]))
-    states = [state]
-    for step in range(windows - 1):
-        here = slice(step, step + 1)
-        after = observations[step + 1 : step + 2]
-        state = np.asarray(memory.advance(state, observations[here], actions[here], after))
-        states.append(state)
-    return np.concatenate(states)

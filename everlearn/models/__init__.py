@@ -8,6 +8,7 @@ from everlearn.models.memory import (
     Memory,
     NoMemory,
     build_memory,
+    states_along,
 )
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "OnlineWorldModel",
     "OnlineWorldModelConfig",
     "build_memory",
+    "states_along",
 ]

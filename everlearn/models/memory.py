@@ -284,3 +284,17 @@ def build_memory(
 ) -> Memory:
     """Make the memory registered under `name` for these spaces."""
     return MEMORIES.get(name)(observation_space, action_space, **options)
+
+
+def states_along(memory: Memory, observations: FloatArray, actions: FloatArray) -> FloatArray:
+    """States ``[n, M]`` at the steps of an episode of ``observations[n + 1]``, ``actions[n]``."""
+    if memory.size == 0 or len(actions) == 0:
+        return np.zeros((len(actions), memory.size))
+    state = np.asarray(memory.start(observations[:1]))
+    states = [state]
+    for step in range(len(actions) - 1):
+        here = slice(step, step + 1)
+        after = observations[step + 1 : step + 2]
+        state = np.asarray(memory.advance(state, observations[here], actions[here], after))
+        states.append(state)
+    return np.concatenate(states)

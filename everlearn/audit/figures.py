@@ -1,0 +1,162 @@
+"""Three figures of an audit: the regret, the gap to the exact leader, and the assumptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from everlearn.audit.encoded import Doubles
+from everlearn.audit.growth import LATE, SHAPES
+from everlearn.audit.result import Audit, Comparator, Learner
+
+ONLINE, EXACT, LIMIT, OTHER = "#0b6e99", "#d9730d", "#b3261e", "#6b6b6b"
+_LEARNERS: tuple[tuple[Learner, str, str], ...] = (
+    ("online", "sparse online model", ONLINE),
+    ("leader", "exact leader", EXACT),
+)
+
+
+def comparator_of(audit: Audit) -> Comparator:
+    """Return the strongest comparator that was computed."""
+    return "ridge" if audit.last.least_squares is None else "least_squares"
+
+
+def regret_figure(audit: Audit) -> Figure:
+    """Regret over time with its best fit, and beside it losses and the bound on log axes."""
+    figure, (left, right) = _figure(2)
+    comparator = comparator_of(audit)
+    steps = [point.step for point in audit.points]
+    for learner, label, color in _LEARNERS:
+        times, regrets = audit.regret(learner, comparator)
+        if not times:
+            continue
+        left.plot(times, regrets, "o", ms=3, color=color, label=label)
+        growth = audit.growth[f"{learner}/{comparator}"]
+        if growth is not None:
+            late = np.linspace(LATE * times[-1], times[-1], 200, dtype=np.float64)
+            for shape, style in ((growth.best, "-"), ("log T", ":")):
+                fit = growth.fits[shape]
+                left.plot(late, fit.offset + fit.slope * SHAPES[shape](late), style, color=color)
+        right.plot(times, np.maximum(regrets, 1e-300), color=color, label=f"regret, {label}")
+    _mark_tasks(left, audit)
+    best = "least squares" if comparator == "least_squares" else "ridge"
+    _label(left, "step", f"regret against {best} in hindsight", "solid: best fit, dotted: log T")
+    right.plot(steps, [point.still_loss for point in audit.points], color=OTHER, label="no change")
+    bounds = [audit.constants.bound(step) for step in steps]
+    right.plot(steps, bounds, color=LIMIT, label="the paper's bound")
+    right.set(xscale="log", yscale="log")
+    _label(right, "step", "sum of squared errors", "the bound beside what it bounds")
+    return figure
+
+
+def gap_figure(audit: Audit) -> Figure:
+    """How far the sparse model is from the exact leader, in loss and in weights."""
+    figure, (left, right) = _figure(2)
+    steps = [point.step for point in audit.points]
+    left.plot(steps, [100 * point.gap.excess for point in audit.points], color=ONLINE)
+    left.set_ylim(bottom=0)
+    _mark_tasks(left, audit)
+    _label(left, "step", "percent", "loss on all data seen: above the minimum", legend=False)
+    moved = [point for point in audit.points if point.gap.change > 0]
+    times = [point.step for point in moved]
+    right.plot(
+        times, [p.gap.norm / p.gap.change for p in moved], "o-", ms=3, color=ONLINE, label="sparse"
+    )
+    one_step = [(p.step, p.gap.one_step / p.gap.change) for p in moved if p.gap.one_step]
+    if one_step:
+        right.plot(*zip(*one_step, strict=True), "o-", ms=3, color=EXACT, label="one sparse step")
+    right.axhline(audit.proposition.allowed, color=LIMIT, label=r"allowed, $K r_M$")
+    right.set(xscale="log", yscale="log")
+    _label(right, "step", r"$|\tilde W - W|_F \,/\, |\Delta_t|_F$", "proposition on the gap")
+    return figure
+
+
+def assumptions_figure(audit: Audit) -> Figure:
+    """Assumption 1, what the proofs take from it, and assumption 3."""
+    figure, (first, second, third) = _figure(3)
+    steps = [point.step for point in audit.points]
+    first.plot(steps, [p.stability.largest for p in audit.points], color=ONLINE, label="found")
+    first.plot(steps, [p.stability.allowed for p in audit.points], color=LIMIT, label="allowed")
+    first.set(xscale="log", yscale="log")
+    _label(first, "step", r"$|\phi\phi^T - A/t|_2$", "assumption 1")
+    if audit.losses.leverage is not None:
+        scaled = audit.losses.leverage * np.arange(1, audit.steps + 1)
+        second.plot(*_thinned(scaled), color=ONLINE, label="median of neighbours")
+        second.axhline(1, color=LIMIT, label="allowed")
+        second.set(xscale="log", yscale="log")
+        _label(second, "step", r"$t\,\phi_t^T (A + r I)^{-1}\phi_t$", "what the proofs need of it")
+    else:
+        second.set_axis_off()
+    square = audit.constants.target_norm**2
+    for label, color, matrix in (
+        ("spectral norm", ONLINE, [p.spectral for p in audit.points]),
+        ("trace, as in the proof", OTHER, [p.trace for p in audit.points]),
+    ):
+        asked = [
+            square * (size / p.feature_square + 1) * float(np.hypot(p.coupling, 1))
+            for size, p in zip(matrix, audit.points, strict=True)
+        ]
+        third.plot(steps, np.minimum(asked, audit.constants.cells), color=color, label=label)
+    third.axhline(audit.constants.active, color=LIMIT, label="K")
+    third.set(xscale="log", yscale="log")
+    _label(third, "step", "K must be at least", "assumption 3")
+    return figure
+
+
+FIGURES: dict[str, Callable[[Audit], Figure]] = {
+    "regret.png": regret_figure,
+    "gap.png": gap_figure,
+    "assumptions.png": assumptions_figure,
+}
+
+
+def save_figures(audit: Audit, folder: Path) -> None:
+    """Write all figures into `folder`, which is there."""
+    for name, draw in FIGURES.items():
+        # No date and no version inside: equal audits give equal files.
+        draw(audit).savefig(folder / name, dpi=110, metadata={"Software": None})
+
+
+def _figure(panels: int) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(4.6 * panels, 3.6), layout="constrained")
+    return figure, list(figure.subplots(1, panels))
+
+
+def _label(axes: Axes, x: str, y: str, title: str, legend: bool = True) -> None:
+    axes.set(xlabel=x, ylabel=y)
+    axes.set_title(title, fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    if legend:
+        axes.legend(fontsize=8, frameon=False)
+
+
+def _mark_tasks(axes: Axes, audit: Audit) -> None:
+    """Thin lines where another task begins."""
+    for step, name in audit.marks:
+        axes.axvline(step, color="#dddddd", lw=1, zorder=0)
+        axes.annotate(
+            name,
+            (step, 0),
+            xycoords=("data", "axes fraction"),
+            xytext=(2, 3),
+            textcoords="offset points",
+            rotation=90,
+            fontsize=7,
+            color=OTHER,
+            va="bottom",
+        )
+
+
+def _thinned(values: Doubles, count: int = 60) -> tuple[list[float], list[float]]:
+    """Medians over runs of neighbours that are evenly long on a logarithmic axis."""
+    borders = np.unique(np.geomspace(1, len(values) + 1, count + 1).astype(np.int64)) - 1
+    pairs = list(pairwise(borders))
+    return (
+        [float(first + end + 1) / 2 for first, end in pairs],
+        [float(np.median(values[first:end])) for first, end in pairs],
+    )
