@@ -200,7 +200,7 @@ def audit(
     Args:
         run: Folder of a run that recorded its transitions.
         synthetic: Instead of a run, a stream whose answer is known: iid, steady, moving,
-            signed or large.
+            drifting, signed or large.
         agent: Audit the model of this agent on the run's transitions.
         option: Option of the agent as name=value, such as features=20; may be given many times.
         steps: Only the first so many transitions; of a synthetic stream, how many (5,000).
@@ -228,7 +228,7 @@ def audit(
                 run, agent=agent, options=option, steps=steps, config=config, progress=progress
             )
         else:
-            case = auditing.synthetic_case(str(synthetic), steps or 5000, seed)
+            case = auditing.synthetic_case(str(synthetic), 5000 if steps is None else steps, seed)
             found = auditing.audit_stream(case.model, case.stream, config, progress)
     if out is not None:
         auditing.write_report(found, out)

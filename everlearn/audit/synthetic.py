@@ -17,7 +17,14 @@ from everlearn.protocols import FloatArray
 from everlearn.registry import Registry
 
 _OBSERVATIONS, _ACTIONS = 2, 1
-_SMALL: dict[str, Any] = {"features": 6, "bins": 4, "grid_dim": 2, "precision": "float64"}
+# One thread: several would only wait for each other in kernels this small.
+_SMALL: dict[str, Any] = {
+    "features": 6,
+    "bins": 4,
+    "grid_dim": 2,
+    "precision": "float64",
+    "threads": 1,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +129,24 @@ def _moving(steps: int, seed: int) -> SyntheticCase:
     )
 
 
+def _drifting(steps: int, seed: int) -> SyntheticCase:
+    rng = np.random.default_rng(seed)
+    # From one corner of the space to the opposite one, where every 20 steps targets are others:
+    # there are always cells not seen before, of which nothing is known.
+    obs = np.linspace(-1, 1, steps)[:, None] * np.ones(_OBSERVATIONS)
+    levels = rng.uniform(0, 0.01, (steps // 20 + 1, _OBSERVATIONS))
+    targets, action = levels[np.arange(steps) // 20], np.zeros((steps, _ACTIONS))
+    return SyntheticCase(
+        "inputs that never come back: breaks assumption 1",
+        _model(0.1, bins=60, grid_dim=1),
+        _stream("drifting", obs, action, targets),
+        (1,),
+    )
+
+
 SYNTHETIC.register("iid", _independent)
 _repeated("steady", "one input for ever, small targets >= 0: all assumptions hold", (), 0.0, 0.01)
 SYNTHETIC.register("moving", _moving)
+SYNTHETIC.register("drifting", _drifting)
 _repeated("signed", "as steady, targets of both signs: breaks assumption 2", (2,), -0.01, 0.01)
 _repeated("large", "as steady, large targets: breaks assumption 3", (3,), 0.5, 1.0)

@@ -1,0 +1,158 @@
+"""Assumptions, gap, growth and bound against their definitions, and by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from everlearn.audit import assumptions
+from everlearn.audit.bound import Constants
+from everlearn.audit.encoded import EncodedStream
+from everlearn.audit.gap import measure_gap
+from everlearn.audit.growth import fit_growth
+from everlearn.audit.leader import ExactLeader, Solution
+from everlearn.audit.schedule import audit_times, spans
+from tests.audit import plain
+
+RIDGE = 0.3
+
+
+@pytest.fixture
+def solved() -> tuple[EncodedStream, Solution]:
+    model = plain.small_model(precision="float64")
+    encoded = EncodedStream(model, plain.walked(40))
+    leader = ExactLeader(len(encoded.used), encoded.outputs, RIDGE)
+    leader.add(encoded.dense(slice(0, 40)), encoded.targets)
+    return encoded, leader.solve()
+
+
+@pytest.mark.parametrize("small", [0, 10_000])
+def test_assumption_1_is_the_spectral_norm(solved, small: int, monkeypatch: pytest.MonkeyPatch):
+    # By Lanczos iteration and by all eigenvalues.
+    monkeypatch.setattr(assumptions, "SMALL", small)
+    encoded, solution = solved
+    features = encoded.dense(slice(0, 40))
+    largest = assumptions.largest_eigenvalue(solution.products)
+    assert largest[0] == pytest.approx(np.linalg.norm(solution.products, 2))
+    found = assumptions.stability(solution, features, largest, 1e-6)
+    norms = [np.linalg.norm(np.outer(f, f) - solution.products / 40, 2) for f in features]
+    # The one that is furthest by the cheap estimate need not be the furthest, but is close.
+    assert 0.95 * max(norms) <= found.largest <= max(norms) * (1 + 1e-6)
+    assert (found.allowed, found.inputs, found.held) == (RIDGE / 40, 40, 0)
+
+
+@pytest.mark.parametrize("small", [0, 10_000])
+def test_assumption_1_holds_for_one_input_for_ever(small: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(assumptions, "SMALL", small)
+    feature = np.array([0.5, 0.25, 0.25])
+    leader = ExactLeader(3, 1, RIDGE)
+    leader.add(np.repeat(feature[None], 9, axis=0), np.ones((9, 1)))
+    largest = (9 * float(feature @ feature), feature / np.linalg.norm(feature))
+    found = assumptions.stability(leader.solve(), feature[None], largest, 1e-6)
+    assert found.held == 1
+    assert found.largest < 1e-12
+
+
+def test_coupling_and_schur_ratio_are_what_the_paper_writes(solved):
+    encoded, solution = solved
+    A, cells = solution.products, len(solution.products)
+    for step in (0, 17, 39):
+        s = encoded.rows(step)
+        rest = np.setdiff1d(np.arange(cells), s)
+        block = A[np.ix_(s, s)] + RIDGE * np.eye(len(s))
+        ratio = A[np.ix_(rest, s)] @ np.linalg.inv(block)
+        assert assumptions.coupling(solution, s) == pytest.approx(np.linalg.norm(ratio, 2))
+        outer = A[np.ix_(rest, rest)] + RIDGE * np.eye(len(rest))
+        M = A[np.ix_(s, rest)] @ np.linalg.inv(outer) @ A[np.ix_(rest, s)]
+        wanted = np.linalg.norm((block + M) @ np.linalg.inv(block - M), "fro")
+        assert assumptions.schur_ratio(solution, s) == pytest.approx(wanted, rel=1e-8)
+
+
+def test_dense_features_have_no_coupling_and_no_gap():
+    feature = np.array([[1.0, 2.0], [0.5, 1.0], [1.0, 1.0]])
+    leader = ExactLeader(2, 1, RIDGE)
+    leader.add(feature, np.array([[1.0], [2.0], [0.5]]))
+    solution, everything = leader.solve(), np.arange(2)
+    assert assumptions.coupling(solution, everything) == 0
+    assert assumptions.schur_ratio(solution, everything) == pytest.approx(math.sqrt(2))
+    gap = measure_gap(solution, solution.weights, feature[2], np.array([0.5]), everything)
+    assert (gap.norm, gap.excess) == (0, 0)
+    assert gap.one_step == pytest.approx(0, abs=1e-12)
+
+
+def test_one_sparse_step_and_delta_are_what_the_paper_writes(solved):
+    encoded, solution = solved
+    features, targets = encoded.dense(slice(0, 40)), encoded.targets
+    s = encoded.rows(39)
+    gap = measure_gap(solution, 0 * solution.weights, features[39], targets[39], s)
+    size = len(solution.products)
+    A, B = features.T @ features, features.T @ targets
+    before = features[:39]
+    weights = np.linalg.solve(before.T @ before + RIDGE * np.eye(size), before.T @ targets[:39])
+    rest = np.setdiff1d(np.arange(size), s)
+    right = B[s] - A[np.ix_(s, rest)] @ weights[rest]
+    weights[s] = np.linalg.solve(A[np.ix_(s, s)] + RIDGE * np.eye(len(s)), right)
+    inverse = np.linalg.inv(A + RIDGE * np.eye(size))
+    assert gap.one_step == pytest.approx(np.linalg.norm(weights - inverse @ B), rel=1e-8)
+    delta = np.outer(inverse @ features[39], targets[39])
+    assert gap.change == pytest.approx(np.linalg.norm(delta))
+    assert gap.relative == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "exponent"), [("log T", None), ("sqrt T", 0.5), ("T", 1.0)], ids=lambda x: str(x)
+)
+def test_growth_finds_the_shape_it_was_given(shape: str, exponent: float | None):
+    times = audit_times(10_000, 30)
+    curves = {"log T": np.log, "sqrt T": np.sqrt, "T": np.array}
+    growth = fit_growth(times, list(3 * curves[shape](times)))
+    assert growth is not None
+    assert growth.best == shape
+    assert growth.fits[shape].slope == pytest.approx(3)
+    assert growth.fits[shape].offset == pytest.approx(0, abs=1e-9)
+    if exponent is not None:
+        assert growth.exponent == pytest.approx(exponent)
+    negative = fit_growth(times, list(-3 * curves[shape](times)))
+    assert negative is not None
+    assert negative.exponent is None
+
+
+def test_growth_says_nothing_of_a_constant_or_of_few_points():
+    assert fit_growth([10, 20, 30, 40, 50, 60], [2.0] * 6) is None
+    assert fit_growth([10, 20], [1.0, 2.0]) is None
+    assert fit_growth([], []) is None
+
+
+def test_the_bound_by_hand():
+    constants = Constants(
+        cells=7,
+        used=5,
+        active=2,
+        outputs=1,
+        penalty_inverse=10.0,
+        target_norm=0.5,
+        weight_norm=3.0,
+        schur_ratio=1.5,
+    )
+    # 9 / 10 + 5 * 10 * (4 * 2.25 + 1) * 0.25 * 7 * (log T + 1)
+    assert constants.bound(1) == pytest.approx(0.9 + 875)
+    assert constants.bound(math.e) == pytest.approx(0.9 + 1750)
+    assert constants.best_penalty_inverse(1) == pytest.approx(3 / math.sqrt(5 * 10 * 0.25 * 7))
+    useful = constants.first_useful_step()
+    assert useful is not None
+    assert constants.bound(useful) == pytest.approx(0.25 * useful)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7, 100, 6868])
+@pytest.mark.parametrize("count", [1, 8, 30])
+def test_times_end_with_the_stream_and_spans_cover_it(steps: int, count: int):
+    times = audit_times(steps, count)
+    assert times == sorted(set(times))
+    assert times[0] >= 1
+    assert times[-1] == steps
+    covered = spans(times, 64)
+    assert [step for first, end in covered for step in range(first, end)] == list(range(steps))
+    assert max(end - first for first, end in covered) <= 64
+    assert {end for _, end in covered} >= set(times)
