@@ -26,6 +26,11 @@ def test_losses_and_regrets_equal_a_direct_computation(ridge: float):
     np.testing.assert_allclose(audit.losses.leader, exact, rtol=1e-8)
     np.testing.assert_allclose(audit.losses.online, sparse, rtol=1e-8)
     assert np.abs(exact - sparse).max() > 1e-6, "the two must be told apart"
+    for t in (0, 1, 80, 149):
+        A = features[: t + 1].T @ features[: t + 1] + ridge * np.eye(features.shape[1])
+        leverage = features[t] @ np.linalg.solve(A, features[t])
+        assert audit.losses.leverage is not None
+        assert audit.losses.leverage[t] == pytest.approx(leverage, rel=1e-8)
 
     for point in audit.points:
         seen, known = features[: point.step], targets[: point.step]

@@ -7,13 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from everlearn.audit import assumptions
+from everlearn.audit import assumptions, audit_stream, synthetic_case
 from everlearn.audit.bound import Constants
 from everlearn.audit.encoded import EncodedStream
 from everlearn.audit.gap import measure_gap
 from everlearn.audit.growth import fit_growth
 from everlearn.audit.leader import ExactLeader, Solution
 from everlearn.audit.schedule import audit_times, spans
+from everlearn.audit.verdicts import first_verdict, second_verdict
 from tests.audit import plain
 
 RIDGE = 0.3
@@ -123,6 +124,35 @@ def test_growth_says_nothing_of_a_constant_or_of_few_points():
     assert fit_growth([10, 20, 30, 40, 50, 60], [2.0] * 6) is None
     assert fit_growth([10, 20], [1.0, 2.0]) is None
     assert fit_growth([], []) is None
+
+
+def test_targets_and_leverages_are_counted_by_hand():
+    targets = np.array([[3.0, 0.0], [-1.0, 4.0], [2.0, -1e-9], [1.0, 1.0]])
+    verdict = second_verdict(targets, 1e-6)
+    assert not verdict.held
+    assert verdict.facts == {
+        "steps_held": 0.75,  # the third is negative by less than the tolerance
+        "entries_negative": 0.125,
+        "entries_zero": 0.25,
+        "most_negative": -1.0,
+    }
+    case = synthetic_case("steady", 20)
+    points = audit_stream(case.model, case.stream).points
+    facts = first_verdict(points, np.array([0.9, 0.6, 0.3, 0.5])).facts
+    assert facts["consequence_share"] == 0.5  # 0.9 <= 1, 0.6 > 1/2, 0.3 <= 1/3, 0.5 > 1/4
+    assert facts["consequence_last_ratio"] == 2.0
+
+
+def test_assumption_3_asks_for_what_the_paper_writes():
+    case = synthetic_case("large", 20)
+    audit = audit_stream(case.model, case.stream)
+    # One input for ever: |A|_2 = tr A = t phi^T phi, and no coupling to cells never seen.
+    largest = audit.constants.target_norm
+    facts = audit.verdicts[2].facts
+    assert facts["last_asked"] == pytest.approx(largest**2 * 21)
+    held = sum(24 >= largest**2 * (point.step + 1) for point in audit.points)
+    assert 0 < held < len(audit.points)
+    assert facts["times_held"] == facts["times_held_trace"] == held
 
 
 def test_the_bound_by_hand():
