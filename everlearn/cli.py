@@ -151,6 +151,81 @@ def run(
     print(f"-> {folder}")
 
 
+def sweep(
+    agents: str,
+    seeds: str,
+    out: str,
+    preset: str | None = None,
+    config: Path | None = None,
+    tasks: str | None = None,
+    episodes_per_task: int | None = None,
+    option: tuple[str, ...] = (),
+    threads: int = 1,
+    workers: int | None = None,
+    memory_gb: float | None = None,
+    ray: str | None = None,
+    retries: int = 5,
+    checkpoint_seconds: float | None = None,
+    single_tasks: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Run agents times seeds, on this machine or on a Ray cluster; the same command goes on.
+
+    Example: everlearn sweep --agents oa,random --seeds 0-6 --preset paper --out runs/paper
+
+    Args:
+        agents: Names of agents, with commas; `everlearn list` shows them.
+        seeds: Seeds like 0-6 or 0,3,10-12.
+        out: Folder of the sweep, or a URL of shared storage such as s3://bucket/sweep.
+        preset: Settings to start from: paper, quick or smoke.
+        config: JSON file to start from, such as the config.json of a run.
+        tasks: Names of the tasks in the order of learning, with commas.
+        episodes_per_task: Training episodes of each.
+        option: Option of every agent as name=value; may be given many times.
+        threads: Threads of each run.
+        workers: Runs at a time; as many as there are processors for if not given.
+        memory_gb: Memory that a run may need; fewer run at a time where there is less.
+        ray: Address of a Ray cluster, or local, instead of processes of this machine.
+        retries: Crashes in a row without a new snapshot after which a run has failed.
+        checkpoint_seconds: Longest time between snapshots.
+        single_tasks: Also run each task alone for a tenth of its budget, for forward transfer.
+        quiet: Show messages only.
+    """
+    from everlearn.experiment.board import Board
+    from everlearn.experiment.job import Resources
+    from everlearn.experiment.launch import run_sweep
+    from everlearn.experiment.sweep import parse_seeds, sweep_jobs
+
+    settings = {
+        "tasks": None if tasks is None else tuple(tasks.split(",")),
+        "episodes_per_task": episodes_per_task,
+        "checkpoint_seconds": checkpoint_seconds,
+    }
+    resources = Resources(threads, memory_gb)
+    jobs = sweep_jobs(
+        agents.split(","),
+        parse_seeds(seeds),
+        out,
+        threads=threads,
+        single_tasks=single_tasks,
+        preset=preset,
+        config=config,
+        options=option,
+        **{name: value for name, value in settings.items() if value is not None},
+    )
+    result = run_sweep(
+        jobs, out, resources, Board(quiet=quiet), ray=ray, workers=workers, retries=retries
+    )
+    print(f"{len(result.finished)} of {len(jobs)} runs finished -> {out}")
+    for name, error in result.failed.items():
+        print(f"failed: {name}: {error}")
+    if result.stopped_by is not None:
+        print("stopped; the same command goes on")
+        sys.exit(128 + result.stopped_by)
+    if result.failed:
+        sys.exit(1)
+
+
 def eval_(run: Path, /, episodes: int = 20, tasks: str | None = None, json: bool = False) -> None:
     """Evaluate the agent of a run on the tasks it has seen; changes nothing in the run.
 
@@ -305,6 +380,7 @@ def demo(seed: int = 0, out: Path = Path("runs/demo")) -> None:
 COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "run": run,
+    "sweep": sweep,
     "eval": eval_,
     "audit": audit,
     "video": video,

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from everlearn.archive import load_archive, save_archive, sync_folder
-from everlearn.errors import DamagedFileError, EverlearnError
+from everlearn.errors import DamagedFileError, EverlearnError, InvalidInputError
+from everlearn.experiment.config import check_whole
 from everlearn.experiment.store import Notify, storing
 from everlearn.protocols import Agent
 
-KIND, VERSION = "everlearn-run-state", 1
+KIND, VERSION = "everlearn-run-state", 2
 AGENT, STATE = "agent", "state"
 KEPT = 2
 
@@ -44,6 +45,13 @@ class RunState:
     begun: int = -1
     evaluated: bool = True
 
+    def __post_init__(self) -> None:
+        check_whole("episode", self.episode, 0)
+        check_whole("step", self.step, 0)
+        check_whole("begun", self.begun, -1)
+        if not isinstance(self.evaluated, bool):
+            raise InvalidInputError(f"evaluated is {self.evaluated!r}; expected true or false")
+
     @property
     def name(self) -> str:
         """Name of its snapshot; names sort by time."""
@@ -58,6 +66,8 @@ class Snapshot:
     state: RunState
     offset: int
     """Bytes of the metrics file that had been written."""
+    digest: str | None
+    """SHA-256 of those bytes; None in snapshots of the first version."""
 
     @property
     def agent(self) -> Path:
@@ -65,15 +75,27 @@ class Snapshot:
         return self.path / AGENT
 
 
-def save_snapshot(folder: Path, state: RunState, offset: int, agent: Agent) -> None:
-    """Write a snapshot, all or nothing, and remove all but the last `KEPT`."""
+def save_snapshot(folder: Path, state: RunState, offset: int, digest: str, agent: Agent) -> None:
+    """Write a snapshot, all or nothing, and remove all but the last `KEPT`.
+
+    Parameters
+    ----------
+    folder
+        Of the snapshots.
+    state
+        Where the run stands.
+    offset, digest
+        Length and SHA-256 of the metrics by now.
+    agent
+        Who is saved.
+    """
     with storing(f"a snapshot to {folder}"):
         folder.mkdir(exist_ok=True)
         temporary = folder / f".{state.name}.{secrets.token_hex(4)}.tmp"
         try:
             temporary.mkdir()
             agent.save(temporary / AGENT)
-            meta = {**dataclasses.asdict(state), "offset": offset}
+            meta = {**dataclasses.asdict(state), "offset": offset, "digest": digest}
             save_archive(temporary / STATE, KIND, VERSION, {}, meta)
             if (folder / state.name).exists():
                 set_aside(folder / state.name)
@@ -106,8 +128,12 @@ def names(folder: Path) -> list[str]:
 def read_snapshot(path: Path) -> Snapshot:
     """Read a snapshot's state; raises `DamagedFileError` or `FileNotFoundError`."""
     _, meta = load_archive(path / STATE, KIND, VERSION)
-    offset = int(meta.pop("offset"))
-    return Snapshot(path, RunState(**meta), offset)
+    try:
+        offset, digest = meta.pop("offset"), meta.pop("digest", None)
+        check_whole("offset", offset, 0)
+        return Snapshot(path, RunState(**meta), offset, digest)
+    except (KeyError, TypeError, InvalidInputError) as error:
+        raise DamagedFileError(f"{path / STATE} holds no state of a run: {error}") from error
 
 
 def newest_usable(

@@ -29,6 +29,9 @@ class Listener:
     def evaluated(self, task: str, success: bool) -> None:
         """Hear of an evaluation episode."""
 
+    def saved(self, snapshot: str) -> None:
+        """Hear of a snapshot, by its name, once it and the metrics before it are on the disk."""
+
     def message(self, text: str) -> None:
         """Hear what the user should know."""
 
@@ -64,6 +67,11 @@ class Listeners:
         """Pass on an evaluation episode."""
         for listener in self._listeners:
             listener.evaluated(task, success)
+
+    def saved(self, snapshot: str) -> None:
+        """Pass on a snapshot's name."""
+        for listener in self._listeners:
+            listener.saved(snapshot)
 
     def message(self, text: str) -> None:
         """Pass on a message."""

@@ -13,13 +13,17 @@ from everlearn.errors import NotReadyError
 NAME = ".lock"
 
 
+class FolderInUseError(NotReadyError):
+    """Another process is running in the folder; once it ends, this one can."""
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a run's folder, or say that another process does."""
     descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if not _take_soon(descriptor):
-            raise NotReadyError(
+            raise FolderInUseError(
                 f"another process is running in {folder}; wait for it, stop it, or choose "
                 "another folder"
             )

@@ -12,14 +12,11 @@ All that the loop carries from one episode to the next is `RunState` and the age
 from __future__ import annotations
 
 import dataclasses
-import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -41,6 +38,7 @@ from everlearn.experiment.config import RunConfig
 from everlearn.experiment.evaluation import Evaluator, LearningAgent, StoppedError
 from everlearn.experiment.listeners import Listener, Listeners, listeners_for
 from everlearn.experiment.options import check_options
+from everlearn.experiment.signals import Stop, stop_on_signals
 from everlearn.experiment.store import Line, MetricsLog, RunFolder, open_run, read_lines
 from everlearn.experiment.threads import check_threads, limited_threads
 from everlearn.protocols import FloatArray
@@ -88,7 +86,7 @@ def execute(
         closing(env),
         open_run(Path(out), config, fresh, everyone.message) as folder,
         limited_threads(folder.config.threads),
-        _stop_on_signals() as stop,
+        stop_on_signals() as stop,
     ):
         return _Runner(folder, env, agent, everyone, stop).run()
 
@@ -114,7 +112,7 @@ class _Runner:
         env: ContinualBenchEnv,
         agent: LearningAgent,
         listeners: Listeners,
-        stop: _Stop,
+        stop: Stop,
     ) -> None:
         self.folder, self.config = folder, folder.config
         self.env, self.agent = env, agent
@@ -213,8 +211,10 @@ class _Runner:
         """Save `state`, unless it is the one saved last."""
         if state != self.saved:
             self.log.sync()
-            save_snapshot(self.folder.checkpoints, state, self.log.offset, self.agent)
+            place = self.folder.checkpoints
+            save_snapshot(place, state, self.log.offset, self.log.digest, self.agent)
             self.saved = state
+            self.listeners.saved(state.name)
         self.saved_at = time.monotonic()
 
     def _restore(self) -> tuple[RunState, int, list[Line]]:
@@ -223,11 +223,7 @@ class _Runner:
         remove_leftovers(self.folder.checkpoints)
 
         def use(snapshot: Snapshot) -> None:
-            if snapshot.offset and snapshot.offset not in ends:
-                raise DamagedFileError(
-                    f"it was taken at byte {snapshot.offset} of {self.folder.metrics.name}, where "
-                    "no line ends"
-                )
+            self.folder.check_metrics(snapshot.offset, snapshot.digest, ends)
             restore_agent(self.config, snapshot, self.agent)
 
         snapshot = newest_usable(self.folder.checkpoints, use, self.listeners.message)
@@ -243,8 +239,14 @@ class _Runner:
 
 def restore_agent(config: RunConfig, snapshot: Snapshot, agent: Any) -> None:
     """Load an agent from a snapshot; its objective is a function and must be given anew."""
-    if snapshot.state.begun >= 0:
-        task = config.tasks[snapshot.state.begun]
+    state = snapshot.state
+    if state.episode > config.episodes or state.begun >= len(config.tasks):
+        raise DamagedFileError(
+            f"{snapshot.path} stands after episode {state.episode} in entry {state.begun}, but "
+            f"the run has {config.episodes} episodes and {len(config.tasks)} entries"
+        )
+    if state.begun >= 0:
+        task = config.tasks[state.begun]
         # Before loading, as an agent may forget its plan when a task begins.
         agent.begin_task(task, TASKS.get(task).objective())
     agent.load(snapshot.agent)
@@ -269,33 +271,3 @@ class _Recording:
 
     def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         return np.array(self._observations), np.array(self._actions), np.array(self._rewards)
-
-
-@dataclass
-class _Stop:
-    """Which signal asked the run to stop."""
-
-    number: int | None = None
-
-
-@contextmanager
-def _stop_on_signals() -> Iterator[_Stop]:
-    """Note the first SIGTERM or SIGINT; from then on they do what they did before."""
-    stop = _Stop()
-    before: dict[int, Any] = {}
-
-    def give_back() -> None:
-        while before:
-            signal.signal(*before.popitem())
-
-    def note(number: int, frame: FrameType | None) -> None:
-        stop.number = number
-        give_back()
-
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            before[number] = signal.signal(number, note)
-    try:
-        yield stop
-    finally:
-        give_back()

@@ -33,7 +33,7 @@ class Standing:
         """Take in a line of the metrics."""
         if line["kind"] == "episode":
             self.episodes, self.steps, self.task = line["episode"], line["step"], line["task"]
-            self.solved[self.task].append(line["success"])
+            self.solved.setdefault(self.task, []).append(line["success"])
             self.missed += not line["success"]
         elif line["kind"] == "eval":
             self.rates[line["task"]] = line["success_rate"]
@@ -136,10 +136,10 @@ class Screen(Listener):
         standing = self._standing
         return ", ".join(
             (
-                f"AP {_shown(standing.average_performance)}",
-                f"regret {_shown(standing.regret)}",
+                f"AP {shown(standing.average_performance)}",
+                f"regret {shown(standing.regret)}",
                 f"{self._speed():.0f} steps/s",
-                f"{_duration(self._left())} left",
+                f"{duration(self._left())} left",
             )
         )
 
@@ -165,7 +165,7 @@ class Screen(Listener):
         table = Table("task", "episodes", "solved", "last 10", "evaluated", box=None)
         for task, flags in standing.solved.items():
             rate = standing.rates.get(task)
-            table.add_row(task, str(len(flags)), _share(flags), _share(flags[-10:]), _shown(rate))
+            table.add_row(task, str(len(flags)), _share(flags), _share(flags[-10:]), shown(rate))
         return Group(f"{self._folder}: {self._facts()}", table, self._bar)
 
 
@@ -174,11 +174,13 @@ def _share(flags: Iterable[bool]) -> str:
     return f"{sum(found) / len(found):.2f}" if found else "-"
 
 
-def _shown(value: float | None) -> str:
+def shown(value: float | None) -> str:
+    """Return a number as tables show it."""
     return "-" if value is None else f"{value:.2f}"
 
 
-def _duration(seconds: float | None) -> str:
+def duration(seconds: float | None) -> str:
+    """Return seconds as hours, minutes and seconds."""
     if seconds is None:
         return "-"
     minutes, rest = divmod(int(seconds), 60)

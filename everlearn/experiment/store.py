@@ -8,6 +8,7 @@ computes the same lines again.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import secrets
@@ -20,6 +21,7 @@ from typing import Any
 from everlearn.archive import load_archive, save_archive
 from everlearn.errors import DamagedFileError, EverlearnError, InvalidInputError
 from everlearn.experiment.config import RunConfig
+from everlearn.experiment.lines import Line, parse_lines
 from everlearn.experiment.lock import locked
 from everlearn.experiment.machine import environment_facts
 from everlearn.experiment.threads import available_threads, check_threads
@@ -27,10 +29,10 @@ from everlearn.protocols import FloatArray
 
 CONFIG, METRICS, ENVIRONMENT = "config.json", "metrics.jsonl", "environment.json"
 CHECKPOINTS, TRANSITIONS, EVENTS = "checkpoints", "transitions", "tensorboard"
-KINDS = ("episode", "eval", "model")
+SINGLE = "single"
+"""Folder below a run with the runs of each task alone, which may be there before it."""
 
 Notify = Callable[[str], None]
-Line = dict[str, Any]
 
 
 class StorageError(EverlearnError, OSError):
@@ -75,6 +77,26 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """Folder of the snapshots."""
         return self.path / CHECKPOINTS
+
+    def check_metrics(self, offset: int, digest: str | None, ends: list[int]) -> None:
+        """Refuse metrics that are not those that a snapshot was taken at.
+
+        Parameters
+        ----------
+        offset, digest
+            Their length and SHA-256 then; a digest of None fits any.
+        ends
+            Where lines end now.
+        """
+        if offset and offset not in ends:
+            raise DamagedFileError(
+                f"it was taken at byte {offset} of {METRICS}, where no line ends"
+            )
+        if digest is None:
+            return
+        content = self.metrics.read_bytes()[:offset] if offset else b""
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise DamagedFileError(f"the {offset} bytes of {METRICS} before it were altered")
 
     def save_transitions(
         self,
@@ -143,9 +165,8 @@ def check_folder(path: Path, config: RunConfig, fresh: bool) -> RunConfig | None
     if path.exists() and not path.is_dir():
         raise InvalidInputError(f"{path} is a file; give a folder for the run")
     if not (path / CONFIG).exists():
-        visible = (
-            [item.name for item in path.iterdir() if item.name[0] != "."] if path.exists() else []
-        )
+        found = [item.name for item in path.iterdir()] if path.exists() else []
+        visible = [name for name in found if name[0] != "." and name != SINGLE]
         if visible:
             raise InvalidInputError(
                 f"{path} is not empty and holds no run ({visible[0]} ...); give another folder"
@@ -173,7 +194,7 @@ def _clear(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small file, all or nothing; unchanged content is not written again."""
-    if path.exists() and path.read_text(encoding="utf-8") == text:
+    if path.exists() and path.read_bytes() == text.encode():
         return
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -203,15 +224,21 @@ class MetricsLog:
         with storing(str(path)):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
             os.ftruncate(self._descriptor, offset)
+            self._digest = hashlib.sha256(path.read_bytes())
         self.offset = offset
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything in the file."""
+        return self._digest.hexdigest()
 
     def append(self, lines: list[Line]) -> None:
         """Append lines; if the disk refuses, none of them is there afterwards."""
         text = "".join(
             json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n" for line in lines
         )
-        rest = memoryview(text.encode())
-        written = self.offset + len(rest)
+        content = text.encode()
+        rest = memoryview(content)
         try:
             with storing(str(self.path)):
                 while rest:
@@ -219,7 +246,8 @@ class MetricsLog:
         except StorageError:
             os.ftruncate(self._descriptor, self.offset)
             raise
-        self.offset = written
+        self.offset += len(content)
+        self._digest.update(content)
 
     def sync(self) -> None:
         """Bring everything to the disk, before a snapshot refers to it."""
@@ -250,24 +278,8 @@ def read_lines(path: Path, notify: Notify | None = None) -> tuple[list[Line], li
         content = path.read_bytes()
     except FileNotFoundError:
         return [], []
-    lines: list[Line] = []
-    ends: list[int] = []
-    start = 0
-    while (end := content.find(b"\n", start)) >= 0:
-        number = len(lines) + 1
-        try:
-            line = json.loads(content[start:end])
-        except ValueError:
-            line = None
-        if not isinstance(line, dict) or line.get("kind") not in KINDS:
-            raise DamagedFileError(
-                f"line {number} of {path} is damaged: {content[start : min(end, start + 60)]!r}; "
-                "repair or remove that line, or start over with --fresh. Nothing was changed"
-            )
-        start = end + 1
-        lines.append(line)
-        ends.append(start)
-    if start < len(content) and notify is not None:
+    lines, ends = parse_lines(content, str(path))
+    if notify is not None and len(content) > (ends[-1] if ends else 0):
         notify(f"line {len(lines) + 1} of {path.name} was cut short by a crash and is dropped")
     return lines, ends
 
@@ -277,10 +289,12 @@ def _note_environment(file: Path, config: RunConfig, notify: Notify) -> None:
     facts = environment_facts(config)
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        known = {**facts, "resumed_with": []}
-    before = known["resumed_with"][-1] if known["resumed_with"] else known
-    changed = [name for name, value in facts.items() if before.get(name) != value]
+        before = known["resumed_with"][-1] if known["resumed_with"] else known
+        changed = [name for name, value in facts.items() if before.get(name) != value]
+        known["resumed_with"] = list(known["resumed_with"])
+    except (FileNotFoundError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        # Not there yet, or no longer what was written; nothing is computed from it.
+        known, changed = {**facts, "resumed_with": []}, []
     if changed:
         notify(
             f"this machine differs from where the run started ({', '.join(changed)}); the last "

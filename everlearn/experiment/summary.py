@@ -11,11 +11,8 @@ import numpy as np
 
 from everlearn.experiment import metrics
 from everlearn.experiment.config import EvaluationSchedule, RunConfig
-from everlearn.experiment.store import CONFIG, METRICS
+from everlearn.experiment.store import CONFIG, METRICS, SINGLE
 from everlearn.experiment.table import Columns, read_run
-
-SINGLE = "single"
-"""Folder below a run with the runs of each task alone."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,9 @@ from everlearn.archive import load_archive, save_archive
 from everlearn.errors import DamagedFileError, InvalidInputError
 from everlearn.experiment import checkpoint
 from everlearn.experiment.config import RunConfig
+from everlearn.experiment.lines import KINDS, Line
 from everlearn.experiment.lock import is_locked
-from everlearn.experiment.store import CHECKPOINTS, CONFIG, KINDS, METRICS, Line, read_lines
+from everlearn.experiment.store import CHECKPOINTS, CONFIG, METRICS, read_lines
 
 CACHE, CACHE_KIND, CACHE_VERSION = ".columns", "metrics-columns", 1
 
@@ -48,12 +49,17 @@ def find_runs(root: str | Path) -> list[Path]:
     )
 
 
+def is_last(snapshots: list[str], config: RunConfig) -> bool:
+    """Whether the newest of a run's snapshots, by their names, is the one at its end."""
+    return bool(snapshots) and snapshots[-1] == checkpoint.RunState(config.episodes).name
+
+
 def run_state(run: Path, config: RunConfig) -> str:
     """Say whether a run is running, finished or stopped, and where."""
     if is_locked(run):
         return "running"
     snapshots = checkpoint.names(run / CHECKPOINTS)
-    if snapshots and snapshots[-1] == checkpoint.RunState(config.episodes).name:
+    if is_last(snapshots, config):
         return "finished"
     done = int(snapshots[-1].partition("-")[0]) if snapshots else 0
     return f"stopped after episode {done} of {config.episodes}"

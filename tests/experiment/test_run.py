@@ -166,8 +166,10 @@ def test_disk_full_is_a_clear_error_and_the_run_goes_on_later(call, after, tmp_p
 
 
 def test_half_a_line_on_a_full_disk_is_taken_back(tmp_path, monkeypatch):
+    line = {"kind": "episode", "episode": 1, "step": 3, "task": "door-open"}
+    line |= {"success": True, "length": 3}
     log = store.MetricsLog(tmp_path / "metrics.jsonl")
-    log.append([{"kind": "episode", "episode": 1}])
+    log.append([line])
     real = os.write
 
     def half(descriptor, data):
@@ -178,8 +180,8 @@ def test_half_a_line_on_a_full_disk_is_taken_back(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", half)
         with pytest.raises(StorageError):
-            log.append([{"kind": "episode", "episode": 2}])
-    log.append([{"kind": "episode", "episode": 2}])
+            log.append([{**line, "episode": 2}])
+    log.append([{**line, "episode": 2}])
     log.close()
     lines, _ = read_lines(tmp_path / "metrics.jsonl")
     assert [line["episode"] for line in lines] == [1, 2]

@@ -44,6 +44,7 @@ def test_the_cache_gives_the_same_and_knows_when_it_is_old(runs, tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     line = {"kind": "episode", "episode": 1, "step": 5, "task": "door-open", "return": 1.5}
+    line |= {"success": False, "length": 5}
     (folder / "metrics.jsonl").write_text(json.dumps(line) + "\n")
     first = read_run(folder)
     assert (folder / CACHE).exists()
