@@ -25,11 +25,11 @@ torture: $(VENV)/.installed-deep
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[video,dev]"
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,video,dev]"
 	touch $@
 
 $(VENV)/.installed-deep: $(VENV)/.installed
-	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[deep,video,dev]"
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,deep,video,dev]"
 	touch $@
 
 system-packages:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from everlearn.errors import EverlearnError
 from everlearn.experiment.job import Job
@@ -124,11 +125,11 @@ class Board:
             standing, style = row.standing, STYLES.get(row.state, "")
             table.add_row(
                 name,
-                f"[{style}]{row.state}[/{style}]" if style else row.state,
+                Text(row.state, style),
                 f"{standing.episodes}/{row.job.config.episodes}",
                 standing.next_task,
                 shown(standing.average_performance),
                 shown(standing.regret),
-                row.text[:60],
+                Text(row.text[:60]),  # an error is text, not markup
             )
-        return Group(table, f"{self._counts()}; {duration(self._left())} left")
+        return Group(table, Text(f"{self._counts()}; {duration(self._left())} left"))

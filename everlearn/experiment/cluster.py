@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import signal
+import socket
+import threading
 from typing import Any
 
 from everlearn.errors import InvalidInputError, MissingExtraError
@@ -13,6 +16,9 @@ from everlearn.experiment.threads import processors, thread_environment
 
 LOCAL = "local"
 """Address that starts Ray on this machine."""
+
+PATIENCE = 10.0
+"""Seconds for a cluster to answer at its address."""
 
 
 class RayCluster:
@@ -49,16 +55,22 @@ class RayCluster:
 
     def _connect(self, address: str) -> None:
         quietly: dict[str, Any] = {"logging_level": "warning", "log_to_driver": False}
+        before = signal.getsignal(signal.SIGTERM)
         try:
             if address == LOCAL:
                 self._ray.init(num_cpus=len(processors()), include_dashboard=False, **quietly)
             else:
+                _check_answers(address)
                 self._ray.init(address=address, **quietly)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise InvalidInputError(
                 f"no Ray cluster at {address!r} ({error}); start one with `ray start --head`, "
                 f"give its address, or {LOCAL!r} for one on this machine"
             ) from error
+        finally:
+            # Ray takes the signal for itself; what it means here is up to who launches.
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, before)
 
     def submit(self, job: Job) -> None:
         """Hand a job to Ray."""
@@ -114,6 +126,13 @@ def _run(job: str) -> tuple[str, str]:
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[-1] if lines else ''}"
+
+
+def _check_answers(address: str) -> None:
+    """Refuse an address where nobody listens; Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
 
 
 def _ray() -> Any:
