@@ -52,7 +52,7 @@ def same(found, expected):
     assert {k: v for k, v in found.items() if k != "snapshots"} == kept
 
 
-class Crash(Exception):
+class LostMachineError(Exception):
     """A machine that is gone."""
 
 
@@ -63,13 +63,13 @@ class CrashAfter(Listener):
     def saved(self, snapshot):
         self.left -= 1
         if self.left == 0:
-            raise Crash
+            raise LostMachineError
 
 
 def crash(url, snapshots):
     """Run until so many snapshots have been copied, then be gone."""
     with (
-        pytest.raises(Crash),
+        pytest.raises(LostMachineError),
         Mirror(url).working_folder(lambda text: None) as (folder, listeners),
     ):
         execute(CONFIG, folder, listeners=[*listeners, CrashAfter(snapshots)])

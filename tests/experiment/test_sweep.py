@@ -119,7 +119,9 @@ def _soon(monkeypatch):
 
 def launched(ends, jobs, **options) -> tuple[SweepResult, Scripted]:
     backend = Scripted(ends)
-    result = launch(jobs, [job for job in jobs if not is_finished(job)], backend, quiet(), **options)
+    result = launch(
+        jobs, [job for job in jobs if not is_finished(job)], backend, quiet(), **options
+    )
     assert backend.closed
     return result, backend
 
@@ -213,9 +215,11 @@ def test_runs_are_pinned_survive_a_kill_and_equal_those_alone(tmp_path):
         assert set(variables.values()) == {"1"}
         pins.append(threads[0][0])
     assert len(set(pins)) == min(2, len(processors()))
-    assert "going on after episode" in (tmp_path / "logs" / "random-0.log").read_text() + (
-        tmp_path / "logs" / "random-1.log"
-    ).read_text()
+    assert (
+        "going on after episode"
+        in (tmp_path / "logs" / "random-0.log").read_text()
+        + (tmp_path / "logs" / "random-1.log").read_text()
+    )
 
 
 def test_more_than_there_is_room_for_is_refused(tmp_path):
