@@ -163,7 +163,7 @@ def _gap(audit: Audit) -> list[str]:
     ]
     if audit.last.leader_loss is not None:
         extra = audit.last.online_loss / audit.last.leader_loss - 1
-        out.append(f"Predicting online, the sparse model lost {extra:+.1%} against the leader.")
+        out.append(f"The sparse model's loss over its life is {extra:+.1%} against the leader's.")
     out.append(
         f"The proposition on the gap allows K r_M = {facts.allowed:.3g} times |Delta_t|; the "
         f"largest seen is {facts.largest:.3g} times, and it held at {facts.held} of {facts.times} "

@@ -85,7 +85,8 @@ class LeaderFacts:
 
     With ``h_t = phi_t^T (A^(t) + r I)^-1 phi_t`` the losses satisfy
     ``sum (1 - h_t) f_t(W^(t)) = min over W of (sum f_t(W) + r |W|^2)``: so the regret against that
-    minimum is ``sum h_t f_t(W^(t))``, at most ``max f_t`` times ``log det(I + A / r)``.
+    minimum is ``sum h_t f_t(W^(t))``, at most ``max f_t`` times ``log det(I + A / r)``. (F. Zhdanov
+    and Y. Kalnishkan, An Identity for Kernel Ridge Regression, arXiv:1112.1390.)
 
     Attributes
     ----------
