@@ -25,13 +25,17 @@ class ReferenceModel:
         self.memory = model.memory
         self.bins, self.grid_dim = model.encoding.bins, model.encoding.grid_dim
         self.features = model.encoding.features
-        self.projection = model.encoding.projection[:, : model.encoding.inputs].astype(dtype)
+        # The last column multiplies a constant one.
+        self.projection = model.encoding.projection[:, : model.encoding.inputs + 1].astype(dtype)
+        self.linear = model.encoding.linear
+        self.linear_cells = model.encoding.linear_cells
         self.centre = model.inputs.scaling.centre.astype(dtype)
         self.multiplier = model.inputs.scaling.multiplier.astype(dtype)
         self.low, self.high = model.inputs.low.astype(dtype), model.inputs.high.astype(dtype)
         self.ridge = model.config.ridge
         self.growing = model.config.ridge_growth == "samples"
-        cells, outputs = self.features * self.bins**self.grid_dim, len(self.low)
+        cells = self.features * self.bins**self.grid_dim + self.linear_cells
+        outputs = len(self.low)
         self.A = np.zeros((cells, cells), dtype)
         self.B = np.zeros((cells, outputs), dtype)
         self.W = np.zeros((cells, outputs), dtype)
@@ -40,7 +44,8 @@ class ReferenceModel:
     def encode(self, obs: Array, action: Array, memory: Array) -> tuple[Any, Array]:
         """Active cells and values ``[N, K]``: projection, sigmoid, soft binning, products."""
         x = np.concatenate([obs, action, self.memory.features(memory, obs)], axis=1)
-        x = ((x - self.centre) * self.multiplier).astype(self.projection.dtype)
+        x = np.concatenate([(x - self.centre) * self.multiplier, np.ones((len(x), 1))], axis=1)
+        x = x.astype(self.projection.dtype)
         location = (self.bins - 1) * expit(x @ self.projection.T)
         lower = np.minimum(np.floor(location), self.bins - 2).astype(np.int64)
         past = location - lower
@@ -56,7 +61,14 @@ class ReferenceModel:
                 value = value * (past[:, :, dim] if upper else 1 - past[:, :, dim])
             cells.append(cell + np.arange(self.features) * self.bins**self.grid_dim)
             values.append(value)
-        return np.stack(cells, 2).reshape(count, -1), np.stack(values, 2).reshape(count, -1)
+        grids = np.stack(cells, 2).reshape(count, -1), np.stack(values, 2).reshape(count, -1)
+        if not self.linear:
+            return grids
+        first = self.features * self.bins**self.grid_dim
+        extra = np.zeros((count, self.linear_cells), past.dtype)
+        extra[:, : self.linear + 1] = x[:, -self.linear - 1 :]
+        numbers = np.tile(np.arange(first, first + self.linear_cells), (count, 1))
+        return np.concatenate([grids[0], numbers], 1), np.concatenate([grids[1], extra], 1)
 
     def learn(self, obs: Array, action: Array, next_obs: Array, memory: Array) -> None:
         """A and B, then ``W_s = (A_ss + r I)^-1 (B_s - A_s,rest W_rest)``."""

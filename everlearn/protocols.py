@@ -39,6 +39,21 @@ class CommandedPosition:
     observation_indices: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Bodies:
+    """Which observations say where the hand and the things it can touch are.
+
+    ``obs[hand] + grip`` is the point between the fingers, ``obs[opening]`` says how far they
+    are apart, and each of `objects` lists the position of one thing. An environment declares
+    it as ``bodies``.
+    """
+
+    hand: tuple[int, ...]
+    grip: tuple[float, ...]
+    opening: tuple[int, ...]
+    objects: tuple[tuple[int, ...], ...]
+
+
 class Objective(Protocol):
     """A batched reward: what a planner maximises."""
 

@@ -19,14 +19,15 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.agents.options import ONLINE, OnlineOptions, build
+from everlearn.agents.options import OnlineOptions, build, defaults_for
+from everlearn.agents.patience import Patience
 from everlearn.archive import load_archive, save_archive
 from everlearn.errors import InvalidInputError, NotReadyError
 from everlearn.planning import Plan, Planner
 from everlearn.protocols import FloatArray, Objective
 
 KIND = "everlearn-online-agent"
-VERSION = 1
+VERSION = 2
 
 
 class OnlineAgent:
@@ -43,6 +44,10 @@ class OnlineAgent:
         What to maximise until `begin_task` brings another.
     deadline_ms
         Longest time a decision should take; None lets the planner finish.
+    patience
+        What to do when the plan gets the agent nowhere; None plans on.
+    success_bonus
+        Added to an imagined reward where the objective's `succeeded` says the task is solved.
 
     Attributes
     ----------
@@ -60,14 +65,18 @@ class OnlineAgent:
         planner: Planner,
         objective: Objective | None = None,
         deadline_ms: float | None = None,
+        patience: Patience | None = None,
+        success_bonus: float = 0.0,
     ) -> None:
         self.model = model
         self.planner = planner
         self.deadline_ms = deadline_ms
+        self.patience = patience
         self.steps = 0
         self.episodes = 0
         self.last_plan: Plan | None = None
-        self._objective = objective
+        self.success_bonus = success_bonus
+        self._objective = None if objective is None else self._with_bonus(objective)
         self._learning = True
         self._memory_state: FloatArray | None = None
 
@@ -89,9 +98,9 @@ class OnlineAgent:
             (`OnlineWorldModelConfig`) that differ from those of the agent ``oa``, such as
             ``seed=1``, ``memory="history"``, ``candidates=80``, ``ridge=0.1``.
         """
-        chosen = OnlineOptions.from_options(**{**ONLINE, **options})
-        model, planner = build(env, chosen)
-        return cls(model, planner, reward_fn, chosen.deadline_ms)
+        chosen = OnlineOptions.from_options(**{**defaults_for(env), **options})
+        model, planner, patience = build(env, chosen)
+        return cls(model, planner, reward_fn, chosen.deadline_ms, patience, chosen.success_bonus)
 
     def begin_task(self, name: str, objective: Objective | None) -> None:
         """Switch to another objective and forget the plan; `name` is not read."""
@@ -100,19 +109,35 @@ class OnlineAgent:
                 "the online agent plans for an objective and got None; pass the task's batched "
                 "reward function"
             )
-        self._objective = objective
+        self._objective = self._with_bonus(objective)
         self.planner.reset()
+
+    def _with_bonus(self, objective: Objective) -> Objective:
+        succeeded = getattr(objective, "succeeded", None)
+        if self.success_bonus == 0 or succeeded is None:
+            return objective
+
+        def rewarded(obs: FloatArray, action: FloatArray, next_obs: FloatArray, /) -> FloatArray:
+            return np.asarray(
+                objective(obs, action, next_obs)
+                + self.success_bonus * succeeded(obs, action, next_obs)
+            )
+
+        return rewarded
 
     def begin_episode(self) -> None:
         """Forget the plan and the commands given; what was learned stays."""
         self.planner.reset()
         self._memory_state = None
+        if self.patience is not None:
+            self.patience.begin_episode()
         self.episodes += 1
 
     def act(self, obs: FloatArray, explore: bool = True) -> npt.NDArray[Any]:
         """Return the action to take at `obs`.
 
-        `explore` makes no difference: actions are what the plan says, without noise on top.
+        `explore` makes no difference: actions are what the plan says, without noise on top,
+        unless the agent has lost its patience with it.
         Two calls at the same `obs` differ, as the planner's generator and memory go on.
         """
         if self._objective is None:
@@ -124,7 +149,8 @@ class OnlineAgent:
         )
         self._memory_state = memory
         self.last_plan = plan
-        return plan.action.astype(self.model.action_space.dtype)
+        action = plan.action if self.patience is None else self.patience.adjusted(plan.action)
+        return action.astype(self.model.action_space.dtype)
 
     def observe(
         self,
@@ -134,9 +160,10 @@ class OnlineAgent:
         reward: float,
         terminated: bool,
     ) -> None:
-        """Learn from what followed `action`; neither `reward` nor `terminated` is used.
+        """Learn from what followed `action`.
 
-        The model predicts states only, and what a plan earns is computed from them.
+        The model predicts states only, and what a plan earns is computed from them; `reward`
+        only tells whether the agent gets anywhere. `terminated` is not used.
         """
         obs = _checked("observation", obs, self.model.observation_space)
         action = _checked("action", action, self.model.action_space)
@@ -148,6 +175,8 @@ class OnlineAgent:
             else:
                 self.model.learn(obs, action, next_obs, memory=memory)
             self.steps += 1
+        if self.patience is not None:
+            self.patience.saw(reward)
         if memory is not None:
             advanced = self.model.memory.advance(
                 memory[None], obs[None], action[None], next_obs[None]
@@ -170,7 +199,15 @@ class OnlineAgent:
         The model is shared, not copied; planner, its generator and the memory are its own, so
         nothing it does reaches this agent.
         """
-        copy = OnlineAgent(self.model, self.planner.spawn(seed), self._objective, self.deadline_ms)
+        plans, bursts = _seed_pair(seed)
+        copy = OnlineAgent(
+            self.model,
+            self.planner.spawn(plans),
+            self._objective,
+            self.deadline_ms,
+            None if self.patience is None else self.patience.spawn(bursts),
+            self.success_bonus,
+        )
         copy.steps = self.steps
         copy._learning = False
         return copy
@@ -191,7 +228,11 @@ class OnlineAgent:
         meta = {
             "model": model_meta,
             "planner": planner_meta,
-            "agent": {"steps": self.steps, "episodes": self.episodes},
+            "agent": {
+                "steps": self.steps,
+                "episodes": self.episodes,
+                "patience": None if self.patience is None else self.patience.state(),
+            },
         }
         save_archive(path, KIND, VERSION, arrays, meta)
 
@@ -212,11 +253,24 @@ class OnlineAgent:
         planner = self.planner.spawn(0)
         planner.restore(_part(arrays, "planner/"), meta["planner"])
         steps, episodes = int(meta["agent"]["steps"]), int(meta["agent"]["episodes"])
+        patience = None if self.patience is None else self.patience.spawn(0)
+        if patience is not None:
+            patience.restore(meta["agent"]["patience"])
         self.model.restore(_part(arrays, "model/"), meta["model"])
-        self.planner = planner
+        self.planner, self.patience = planner, patience
         self.steps, self.episodes = steps, episodes
         self._memory_state = arrays.get("agent/memory")
         self.last_plan = None
+
+
+def _seed_pair(
+    seed: int | np.random.SeedSequence,
+) -> tuple[int | np.random.SeedSequence, np.random.SeedSequence]:
+    """Return `seed` itself for plans, and one derived from it for bursts."""
+    if isinstance(seed, np.random.SeedSequence):
+        key = (*seed.spawn_key, 2)
+        return seed, np.random.SeedSequence(seed.entropy, spawn_key=key)
+    return seed, np.random.SeedSequence(seed, spawn_key=(2,))
 
 
 def _part(arrays: dict[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:

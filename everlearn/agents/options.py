@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from everlearn.agents.patience import Patience
 from everlearn.errors import InvalidInputError, UnknownNameError
 from everlearn.models.ftl import OnlineWorldModel, OnlineWorldModelConfig
 from everlearn.models.memory import MEMORIES, Memory, build_memory
@@ -25,8 +26,12 @@ PAPER: dict[str, Any] = {
     "action_gain": 1.5,
     "ridge": 0.005,
     "ridge_growth": "fixed",
+    "linear": False,
+    "local_grids": 0.0,
     "clip": True,
     "memory": "none",
+    "patience": 0,
+    "success_bonus": 0.0,
     "planner": "cem",
     "candidates": 150,
     "horizon": 15,
@@ -40,8 +45,29 @@ PAPER: dict[str, Any] = {
 }
 """The paper as written: it stays, whatever becomes of the defaults."""
 
-ONLINE: dict[str, Any] = {**PAPER, "ridge": 1.0, "memory": "auto"}
-"""The agent of this package: the paper's, and each difference by name."""
+GENERAL: dict[str, Any] = {**PAPER, "ridge": 1.0, "memory": "auto"}
+"""The agent of this package where nothing is known of the environment but its spaces."""
+
+MANIPULATION: dict[str, Any] = {
+    **GENERAL,
+    "features": 250,
+    "ridge": 10.0,
+    "memory": "motion",
+    "linear": True,
+    "local_grids": 0.6,
+    "patience": 30,
+    "success_bonus": 10.0,
+}
+"""The same where an environment declares what it commands and its hand and objects.
+
+Each difference is an option by name; docs/tuning.md has what they are worth.
+"""
+
+
+def defaults_for(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
+    """Return the settings of the agent ``oa`` in `env`."""
+    declares = (getattr(env.unwrapped, name, None) for name in ("commanded_position", "bodies"))
+    return MANIPULATION if all(fact is not None for fact in declares) else GENERAL
 
 
 @dataclass(frozen=True)
@@ -54,10 +80,20 @@ class OnlineOptions:
         Fans out into the model's projection and the planner's generator.
     memory
         What the agent remembers of an episode, by its registered name: ``none``; ``commands``
-        (the environment must declare a `commanded_position`); ``history`` (last action and
-        displacement); ``auto`` is ``commands`` where declared and ``none`` elsewhere.
+        and ``motion`` (these and the last displacement; for both the environment must declare
+        a `commanded_position`); ``history`` (last action and displacement); ``auto`` is
+        ``commands`` where declared and ``none`` elsewhere.
     command_gain
         Model input for a lag of one unit (metre) behind the commanded position.
+    displacement_gain
+        Model input for a displacement by half the range of an observation in one step.
+    patience, burst
+        After this many steps without a better reward move in a random direction for up to
+        `burst` steps (patience.py); a patience of 0 never does.
+    success_bonus
+        What a plan gets for each step in which it expects the task to be solved, if the
+        objective can tell (``objective.succeeded``). Without it lingering where rewards are
+        high may look as good as finishing.
     deadline_ms
         Longest time a decision should take; None lets the planner finish.
     planner
@@ -71,6 +107,10 @@ class OnlineOptions:
     seed: int = 0
     memory: str = "auto"
     command_gain: float = 30.0
+    displacement_gain: float = 100.0
+    patience: int = 0
+    burst: int = 14
+    success_bonus: float = 0.0
     deadline_ms: float | None = None
     planner: str = "cem"
     planning: Any = field(default_factory=CEMConfig)
@@ -79,6 +119,10 @@ class OnlineOptions:
     def __post_init__(self) -> None:
         if self.memory != "auto":
             MEMORIES.get(self.memory)
+        if not (np.isfinite(self.success_bonus) and self.success_bonus >= 0):
+            raise InvalidInputError(
+                f"success_bonus is {self.success_bonus!r}; expected a number >= 0"
+            )
 
     @classmethod
     def from_options(cls, **options: Any) -> OnlineOptions:
@@ -112,34 +156,55 @@ def option_types(planner: str = "cem", **_: Any) -> dict[str, Any]:
     return {name: kind for name, kind in types.items() if name not in ("planning", "model")}
 
 
-def build(env: gymnasium.Env[Any, Any], options: OnlineOptions) -> tuple[OnlineWorldModel, Planner]:
-    """Make the model and the planner of an agent for `env`."""
+def build(
+    env: gymnasium.Env[Any, Any], options: OnlineOptions
+) -> tuple[OnlineWorldModel, Planner, Patience]:
+    """Make the model, the planner and the patience of an agent for `env`."""
     # The model refuses spaces that are not a Box with one axis, and says what to do.
     model = OnlineWorldModel(
         cast("spaces.Box", env.observation_space),
         cast("spaces.Box", env.action_space),
         dataclasses.replace(options.model, seed=options.seed),
         memory=_memory(env, options),
+        bodies=getattr(env.unwrapped, "bodies", None),
     )
     planner = PLANNERS.get(options.planner)(
         model.action_space, options.planning, np.random.SeedSequence(options.seed, spawn_key=(1,))
     )
-    return model, planner
+    declared = _declared_position(env)
+    actions = model.action_space
+    moved = range(actions.shape[0]) if declared is None else declared.action_indices
+    patience = Patience(
+        actions.low,
+        actions.high,
+        options.patience,
+        options.burst,
+        tuple(moved),
+        np.random.SeedSequence(options.seed, spawn_key=(2,)),
+    )
+    return model, planner, patience
 
 
-def _memory(env: gymnasium.Env[Any, Any], options: OnlineOptions) -> Memory:
+def _declared_position(env: gymnasium.Env[Any, Any]) -> CommandedPosition | None:
     declared = getattr(env.unwrapped, "commanded_position", None)
     if declared is not None and not isinstance(declared, CommandedPosition):
         raise InvalidInputError(
             f"the environment's commanded_position is {declared!r}; expected an "
             "everlearn.protocols.CommandedPosition"
         )
+    return declared
+
+
+def _memory(env: gymnasium.Env[Any, Any], options: OnlineOptions) -> Memory:
+    declared = _declared_position(env)
     name = options.memory
     if name == "auto":
         name = "none" if declared is None else "commands"
-    given = {}
-    if name == "commands":
+    given: dict[str, Any] = {}
+    if name in ("commands", "motion"):
         given = {"commanded_position": declared, "gain": options.command_gain}
+    if name == "motion":
+        given["displacement_gain"] = options.displacement_gain
     return build_memory(name, env.observation_space, env.action_space, **given)
 
 

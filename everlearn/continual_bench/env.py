@@ -72,6 +72,7 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
         "render_fps": 80,
     }
     commanded_position = observation.COMMANDED_POSITION
+    bodies = observation.BODIES
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 from numba import njit
 
-from everlearn.protocols import CommandedPosition
+from everlearn.protocols import Bodies, CommandedPosition
 
 HAND = slice(0, 3)
 OPENING = 3
@@ -35,6 +35,24 @@ COMMANDED_POSITION = CommandedPosition(
     observation_indices=(0, 1, 2),
 )
 """How actions move the commanded hand position, which the observation does not show."""
+
+BODIES = Bodies(
+    hand=(0, 1, 2),
+    grip=(0.0, 0.0, -0.045),
+    opening=(OPENING,),
+    objects=tuple(
+        tuple(range(part.start, part.stop))
+        for part in (
+            BUTTON_POSITION,
+            DOOR_HANDLE,
+            WINDOW_HANDLE,
+            FAUCET_HANDLE,
+            PEG_END,
+            BLOCK_POSITION,
+        )
+    ),
+)
+"""The hand and what it can touch; the grip is where the rewards look for the fingers."""
 
 _BOUNDS = (
     # low and high of each group, in the order of the observation

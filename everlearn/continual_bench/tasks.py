@@ -64,7 +64,7 @@ class Task:
             of a reset without noise.
         """
         if self.kind < 0:
-            return self.reward
+            return TaskObjective(self.reward, self.success)
         return BuiltinObjective(self.kind, self.start() if start is None else np.array(start))
 
 
@@ -78,6 +78,22 @@ class BuiltinObjective:
     def __call__(self, obs: FloatArray, action: FloatArray, next_obs: FloatArray) -> FloatArray:
         """Rewards ``[N]``; the observation before the action plays no part."""
         return rewards.reward_batch(self.kind, action, next_obs, self.start)
+
+    def succeeded(self, obs: FloatArray, action: FloatArray, next_obs: FloatArray) -> np.ndarray:
+        """Say which transitions ``[N]`` solve the task."""
+        return rewards.success_batch(self.kind, next_obs)
+
+
+class TaskObjective:
+    """The reward of a registered task, which also knows what solves it."""
+
+    def __init__(self, reward: Objective, success: Success) -> None:
+        self.reward = reward
+        self.succeeded = success
+
+    def __call__(self, obs: FloatArray, action: FloatArray, next_obs: FloatArray) -> FloatArray:
+        """Rewards ``[N]``."""
+        return self.reward(obs, action, next_obs)
 
 
 class _BuiltinSuccess:

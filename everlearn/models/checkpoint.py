@@ -38,7 +38,7 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
         "products": statistics.packed(),
         "targets": statistics.targets[: statistics.used, :size].copy(),
         "weights": learner.weights[cells, :size],
-        "projection": model.encoding.projection[:, : model.encoding.inputs].copy(),
+        "projection": model.encoding.projection[:, : model.encoding.inputs + 1].copy(),
         "centre": model.inputs.scaling.centre.copy(),
         "multiplier": model.inputs.scaling.multiplier.copy(),
         "previous": learner.previous.copy(),

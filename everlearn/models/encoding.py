@@ -102,6 +102,8 @@ class LosseEncoding:
         Edges along one dimension of a grid.
     grid_dim
         Dimensions of a grid; each takes one projection.
+    linear
+        Number of inputs, the last ones, that are features of their own beside the grids.
     rng
         Source of the projection.
     dtype
@@ -116,6 +118,7 @@ class LosseEncoding:
         grid_dim: int,
         rng: np.random.Generator,
         dtype: npt.DTypeLike,
+        linear: int = 0,
     ) -> None:
         for name, value, least in (
             ("inputs", inputs, 1),
@@ -127,36 +130,59 @@ class LosseEncoding:
                 raise InvalidInputError(f"{name} must be an integer >= {least}; got {value!r}")
         self.features, self.bins, self.grid_dim = int(features), int(bins), int(grid_dim)
         self.inputs = int(inputs)
+        if not 0 <= linear <= self.inputs:
+            raise InvalidInputError(f"linear must be 0 to {self.inputs} inputs; got {linear!r}")
+        self.linear = int(linear)
+        # As many as whole grids have active, so that the kernels need not tell them apart.
+        # The constant and the padding count too.
+        linear_inputs = self.padded_inputs - self.first_linear
+        self.linear_cells = padded(linear_inputs, 2**self.grid_dim) if linear else 0
         self.dtype = np.dtype(dtype)
-        # P ~ N(0, 1 / inputs)
-        projection = rng.normal(0.0, inputs**-0.5, (self.features * self.grid_dim, self.inputs))
-        self.set_projection(projection)
+        self.set_projection(rng.normal(0.0, inputs**-0.5, (features * grid_dim, inputs)))
 
     def set_projection(self, projection: FloatArray) -> None:
-        """Use ``projection[features * grid_dim, inputs]``, padded for the kernels."""
-        self.projection = np.zeros(
-            (self.features * self.grid_dim, padded(self.inputs, kernels.UNROLL)), self.dtype
-        )
-        self.projection[:, : self.inputs] = projection
+        """Use ``projection[features * grid_dim, inputs]``, or one column more for a constant."""
+        self.projection = np.zeros((self.features * self.grid_dim, self.padded_inputs), self.dtype)
+        self.projection[:, : projection.shape[1]] = projection
+        # The kernels skip what a row does not read: a local grid reads few inputs.
+        read = self.projection != 0
+        most = padded(max(int(read.sum(axis=1).max()), 1), kernels.UNROLL)
+        order = np.argsort(~read, axis=1, kind="stable")[:, :most]
+        factors = np.ascontiguousarray(np.take_along_axis(self.projection, order, axis=1))
+        counts = np.array([padded(int(n), kernels.UNROLL) for n in read.sum(axis=1)], np.int64)
+        self.compiled = (np.ascontiguousarray(order.astype(np.int64)), factors, counts)
+
+    @property
+    def padded_inputs(self) -> int:
+        """Inputs of the kernels: these, a constant one, and zeros."""
+        return padded(self.inputs + 1, kernels.UNROLL)
+
+    @property
+    def first_linear(self) -> int:
+        """First input of the linear part; past the last, padded one if there is none."""
+        return self.inputs - self.linear if self.linear else self.padded_inputs
 
     @property
     def cells(self) -> int:
-        """Cells of all grids (``D``)."""
-        return self.features * self.bins**self.grid_dim
+        """Cells of all grids and of the linear part (``D``)."""
+        return self.features * self.bins**self.grid_dim + self.linear_cells
 
     @property
     def active(self) -> int:
         """Active cells of one input (``K``)."""
-        return self.features * 2**self.grid_dim
+        return self.features * 2**self.grid_dim + self.linear_cells
 
     def __call__(self, inputs: FloatArray) -> tuple[npt.NDArray[np.int64], FloatArray]:
         """Active cells ``[N, K]`` and their values of scaled inputs ``[N, inputs]``."""
         count = len(inputs)
         columns = np.zeros((self.projection.shape[1], padded(count, kernels.LANES)), self.dtype)
         columns[: self.inputs, :count] = inputs.T
+        columns[self.inputs] = 1
         indices = np.empty((count, self.active), np.int64)
         values = np.empty((count, self.active), self.dtype)
-        kernels.encode_block(self.projection, columns, self.bins, self.grid_dim, indices, values)
+        kernels.encode_block(
+            self.compiled, columns, self.bins, self.grid_dim, self.first_linear, indices, values
+        )
         return indices, values
 
 

@@ -23,8 +23,9 @@ from everlearn.models.encoding import LosseEncoding, as_box, padded
 from everlearn.models.inputs import Batch, ModelInputs
 from everlearn.models.learner import RidgeLearner
 from everlearn.models.memory import CompiledMemory, Memory, NoMemory
+from everlearn.models.projections import dense_rows, local_rows
 from everlearn.models.threads import Threads
-from everlearn.protocols import FloatArray
+from everlearn.protocols import Bodies, FloatArray
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +57,14 @@ class OnlineWorldModelConfig:
     """What the bounds of an observation become after scaling."""
     action_gain: float = 1.5
     """What the bounds of an action become after scaling."""
+    linear: bool = False
+    """Whether action and memory are features as they are, beside the grids."""
+    local_grids: float = 0.0
+    """Fraction of the grids that look at one object from the hand (projections.py)."""
+    local_gain: float = 30.0
+    """What a metre between hand and object becomes in the finest local grid."""
+    local_inputs: int = 4
+    """Inputs that a projection of a local grid mixes."""
     clip: bool = True
     """Keep predictions inside the observation space."""
     precision: Literal["float32", "float64"] = "float32"
@@ -70,7 +79,7 @@ class OnlineWorldModelConfig:
     """Seed of the random projection."""
 
     def __post_init__(self) -> None:
-        for name in ("ridge", "observation_gain", "action_gain"):
+        for name in ("ridge", "observation_gain", "action_gain", "local_gain"):
             value = getattr(self, name)
             if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
                 raise InvalidInputError(f"{name} must be a positive number; got {value!r}")
@@ -82,6 +91,10 @@ class OnlineWorldModelConfig:
                 raise InvalidInputError(
                     f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}"
                 )
+        if not 0 <= self.local_grids <= 1:
+            raise InvalidInputError(f"local_grids must lie in [0, 1]; got {self.local_grids}")
+        if self.local_inputs < 1:
+            raise InvalidInputError(f"local_inputs must be at least 1; got {self.local_inputs}")
         if self.warm_up < 2:
             raise InvalidInputError(f"warm_up must be at least 2; got {self.warm_up}")
         if self.threads is not None and self.threads < 1:
@@ -102,6 +115,8 @@ class OnlineWorldModel:
         ``OnlineWorldModel(obs_space, act_space, features=100, ridge=1.0)``.
     memory
         What the model sees beside observation and action; nothing, as in the paper, if None.
+    bodies
+        Where hand and objects are in the observation; local grids need it.
     """
 
     def __init__(
@@ -111,6 +126,7 @@ class OnlineWorldModel:
         config: OnlineWorldModelConfig | None = None,
         *,
         memory: Memory | None = None,
+        bodies: Bodies | None = None,
         **options: Any,
     ) -> None:
         known = {field.name for field in fields(OnlineWorldModelConfig)}
@@ -137,7 +153,10 @@ class OnlineWorldModel:
             self.config.grid_dim,
             np.random.default_rng(self.config.seed),
             self.dtype,
+            self.inputs.count - self.inputs.observations if self.config.linear else 0,
         )
+        self.bodies = bodies
+        self._set_projection()
         self._threads = Threads(self.config.threads)
         limit = self.config.max_memory_gb
         self.learner = RidgeLearner(
@@ -160,6 +179,27 @@ class OnlineWorldModel:
             ]
         ).astype(self.dtype)
         logger.info("kernels are compiled at their first use on a machine, which takes < 30 s")
+
+    def _set_projection(self) -> None:
+        """Draw the projections of dense and local grids, if that is not just the paper's."""
+        config, dim = self.config, self.config.grid_dim
+        grids = round(config.local_grids * config.features)
+        if grids and (self.bodies is None or self.warming_up):
+            raise InvalidInputError(
+                "local_grids needs `bodies`, the places of hand and objects in the observation, "
+                "and finite bounds; an environment declares them as `bodies`. Without, leave "
+                "local_grids at 0"
+            )
+        if not grids and self.inputs.gridded.all():
+            return
+        rng = np.random.default_rng(config.seed)
+        rows = dense_rows(rng, (config.features - grids) * dim, self.inputs)
+        if grids and self.bodies is not None:
+            local = local_rows(
+                rng, grids, dim, self.inputs, self.bodies, config.local_gain, config.local_inputs
+            )
+            rows = np.concatenate([rows, local])
+        self.encoding.set_projection(rows)
 
     # Facts -----------------------------------------------------------------------------
 
@@ -274,11 +314,13 @@ class OnlineWorldModel:
                 states,
                 actions.astype(self.dtype),
                 memory.astype(self.dtype),
-                self.encoding.projection,
+                self.encoding.compiled,
+                self.encoding.padded_inputs,
                 scaling.astype(self.dtype),
                 self.learner.table,
                 self.encoding.bins,
                 self.encoding.grid_dim,
+                self.encoding.first_linear,
                 self._bounds,
                 compiled.kind,
                 compiled.whole,

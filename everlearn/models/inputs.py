@@ -65,6 +65,17 @@ class ModelInputs:
         """Numbers in an assembled input."""
         return self.observations + self.actions + self.memory.inputs
 
+    @property
+    def gridded(self) -> npt.NDArray[np.bool_]:
+        """Inputs ``[count]`` that dense grids look at; a memory may keep features from them."""
+        kept = getattr(self.memory, "gridded", np.ones(self.memory.inputs, np.bool_))
+        return np.concatenate([np.ones(self.observations + self.actions, np.bool_), kept])
+
+    def features_of(self, observations: tuple[int, ...]) -> tuple[int, ...]:
+        """Features of the memory that tell how these observations move."""
+        told = getattr(self.memory, "features_of", None)
+        return tuple(told(observations)) if told is not None else ()
+
     def _check_memory_fits(self) -> None:
         obs, action = np.zeros((1, self.observations)), np.zeros((1, self.actions))
         try:

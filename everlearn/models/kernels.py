@@ -1,8 +1,10 @@
 """Compiled encoding and imagination.
 
 Everything here is numba code over plain arrays, in float32 or float64 as the arrays are.
-Notation: ``D`` cells, ``K`` active cells of one input, ``I`` inputs padded to a multiple of
-`UNROLL`, ``L`` outputs padded to a multiple of `LANES`.
+Notation: ``D`` cells, ``K`` active cells of one input, ``I`` inputs, followed by a constant
+one and padded to a multiple of `UNROLL`, ``L`` outputs padded to a multiple of `LANES`. A
+projection is a tuple: which inputs each of its rows reads, their factors, and how many they
+are (`LosseEncoding.set_projection`).
 
 ``fastmath`` is limited to reordering and contraction. NaN and infinity keep their meaning:
 an imagined state may overflow, and then must reach the caller as NaN, not as a wild index.
@@ -29,7 +31,7 @@ UNROLL = 2
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 
-NO_MEMORY, COMMAND_MEMORY, HISTORY_MEMORY, GIVEN_FEATURES = 0, 1, 2, 3
+NO_MEMORY, COMMAND_MEMORY, HISTORY_MEMORY, GIVEN_FEATURES, MOTION_MEMORY = range(5)
 
 
 @njit(cache=True)
@@ -51,8 +53,10 @@ def _locate_grid(
     """Lower edges ``cells[dim, c]`` and ``fractions[dim, c]`` past them, of every candidate."""
     for dim in range(cells.shape[0]):
         line, past = cells[dim], fractions[dim]
+        row = grid * cells.shape[0] + dim
+        sources, factors, counts = projection
         for c in range(0, position.shape[0], LANES):
-            project_lanes(projection, grid * cells.shape[0] + dim, inputs, c, position)
+            project_lanes(sources, factors, counts[row], row, inputs, c, position)
             locate_lanes(position, c, bins, line, past)
 
 
@@ -71,24 +75,37 @@ def _corner(corner: int, c: int, bins: int, cells: Any, fractions: Any) -> Any:
 
 @njit(cache=True)
 def encode_block(
-    projection: Any, inputs: Any, bins: int, grid_dim: int, indices: Any, values: Any
+    projection: Any,
+    inputs: Any,
+    bins: int,
+    grid_dim: int,
+    linear: int,
+    indices: Any,
+    values: Any,
 ) -> None:
     """Active cells and their values of the inputs in the columns of ``inputs[I, padded N]``.
 
     A grid of `grid_dim` dimensions has ``2^grid_dim`` active cells, the corners around the
-    location, each with the product of its one-dimensional weights.
+    location, each with the product of its one-dimensional weights. The cells after the grids
+    hold the inputs from number `linear` on, as they are; those beyond the inputs are padding.
     """
     corners = 1 << grid_dim
     position = np.empty(inputs.shape[1], inputs.dtype)
     cells = np.empty((grid_dim, inputs.shape[1]), np.int32)
     fractions = np.empty((grid_dim, inputs.shape[1]), inputs.dtype)
-    for grid in range(projection.shape[0] // grid_dim):
+    for grid in range(projection[0].shape[0] // grid_dim):
         _locate_grid(projection, inputs, grid, bins, position, cells, fractions)
         for c in range(indices.shape[0]):
             for corner in range(corners):
                 index, weight = _corner(corner, c, bins, cells, fractions)
                 indices[c, grid * corners + corner] = grid * bins**grid_dim + index
                 values[c, grid * corners + corner] = weight
+    grids = projection[0].shape[0] // grid_dim
+    for c in range(indices.shape[0]):
+        for extra in range(indices.shape[1] - grids * corners):
+            k, i = grids * corners + extra, linear + extra
+            indices[c, k] = grids * bins**grid_dim + extra
+            values[c, k] = inputs[i, c] if i < inputs.shape[0] else inputs.dtype.type(0)
 
 
 @njit(cache=True)
@@ -98,6 +115,7 @@ def predict_block(
     inputs: Any,
     bins: int,
     grid_dim: int,
+    linear: int,
     change: Any,
     vectors: Any,
 ) -> None:
@@ -112,7 +130,7 @@ def predict_block(
     cells = np.empty((grid_dim, count), np.int32)
     fractions = np.empty((grid_dim, count), inputs.dtype)
     change[:] = 0
-    for grid in range(projection.shape[0] // grid_dim):
+    for grid in range(projection[0].shape[0] // grid_dim):
         _locate_grid(projection, inputs, grid, bins, position, cells, fractions)
         first = grid * grid_cells
         if grid_dim == 2:
@@ -122,6 +140,10 @@ def predict_block(
                 for corner in range(1 << grid_dim):
                     index, weight = _corner(corner, c, bins, cells, fractions)
                     add_row(change, c, weights, first + index, weight)
+    first = projection[0].shape[0] // grid_dim * grid_cells
+    for c in range(count):
+        for i in range(linear, inputs.shape[0]):
+            add_row(change, c, weights, first + i - linear, inputs[i, c])
 
 
 @njit(cache=True)
@@ -134,6 +156,12 @@ def memory_features(kind: int, whole: Any, real: Any, memory: Any, obs: Any, out
     elif kind == HISTORY_MEMORY:
         for m in range(memory.shape[0]):
             out[m] = (memory[m] - real[2 * m]) * real[2 * m + 1]
+    elif kind == MOTION_MEMORY:
+        axes = memory.shape[0] - obs.shape[0]
+        for m in range(axes):
+            out[m] = real[1] * (memory[m] - obs[whole[axes + m]])
+        for m in range(axes, memory.shape[0]):
+            out[m] = memory[m] * real[2 + axes + m]
     elif kind == GIVEN_FEATURES:
         for m in range(memory.shape[0]):
             out[m] = memory[m]
@@ -144,12 +172,15 @@ def memory_advance(
     kind: int, whole: Any, real: Any, memory: Any, obs: Any, action: Any, next_obs: Any
 ) -> None:
     """Advance one memory state in place by one step."""
-    if kind == COMMAND_MEMORY:
-        axes = memory.shape[0]
+    if kind in (COMMAND_MEMORY, MOTION_MEMORY):
+        axes = whole.shape[0] // 2
         for m in range(axes):
             one = real.dtype.type(1)
             moved = memory[m] + real[0] * min(max(action[whole[m]], -one), one)
             memory[m] = min(max(moved, real[2 + m]), real[2 + axes + m])
+        if kind == MOTION_MEMORY:
+            for i in range(obs.shape[0]):
+                memory[axes + i] = next_obs[i] - obs[i]
     elif kind == HISTORY_MEMORY:
         count = action.shape[0]
         for m in range(count):
@@ -166,10 +197,12 @@ def _imagine_block(
     actions: Any,
     memories: Any,
     projection: Any,
+    rows: int,
     scaling: Any,
     weights: Any,
     bins: int,
     grid_dim: int,
+    linear: int,
     bounds: Any,
     kind: int,
     whole: Any,
@@ -183,7 +216,8 @@ def _imagine_block(
     count = stop - start
     # Padding lanes hold zero inputs; their predictions are never read.
     padded = (count + LANES - 1) // LANES * LANES
-    inputs = np.zeros((projection.shape[1], padded), weights.dtype)
+    inputs = np.zeros((rows, padded), weights.dtype)
+    inputs[scaling.shape[1]] = 1
     # On cache lines, like the weights.
     buffer = np.empty(padded * weights.shape[1] + LANES, weights.dtype)
     skip = (-buffer.ctypes.data % 64) // buffer.itemsize
@@ -201,7 +235,7 @@ def _imagine_block(
             for m in range(feature_count):
                 i = size + action_size + m
                 inputs[i, c] = (feature[m] - scaling[0, i]) * scaling[1, i]
-        predict_block(projection, weights, inputs, bins, grid_dim, change, vectors)
+        predict_block(projection, weights, inputs, bins, grid_dim, linear, change, vectors)
         for c in range(count):
             n = start + c
             for i in range(size):
@@ -229,10 +263,12 @@ def imagine(
     actions: Any,
     memories: Any,
     projection: Any,
+    rows: int,
     scaling: Any,
     weights: Any,
     bins: int,
     grid_dim: int,
+    linear: int,
     bounds: Any,
     kind: int,
     whole: Any,
@@ -254,10 +290,12 @@ def imagine(
             actions,
             memories,
             projection,
+            rows,
             scaling,
             weights,
             bins,
             grid_dim,
+            linear,
             bounds,
             kind,
             whole,

@@ -157,6 +157,10 @@ class CommandMemory:
         """``gain * (commanded - observed)``."""
         return self.gain * (state - obs[:, self._observation])
 
+    def features_of(self, observations: tuple[int, ...]) -> tuple[int, ...]:
+        """All: the lag is what moves the hand."""
+        return tuple(range(self.inputs))
+
     def description(self) -> dict[str, Any]:
         """Position as declared, and gain."""
         return {"commanded_position": asdict(self.commanded_position), "gain": self.gain}
@@ -167,6 +171,83 @@ class CommandMemory:
             kernels.COMMAND_MEMORY,
             np.concatenate([self._action, self._observation]),
             np.concatenate([[self.commanded_position.scale, self.gain], self._low, self._high]),
+        )
+
+
+class MotionMemory:
+    """The commanded position, and by how much everything moved in the last step.
+
+    Observations show places; a heavy hand and what it carries also have velocities.
+
+    Parameters
+    ----------
+    observation_space
+        Gives the displacements their scale.
+    commanded_position, gain
+        As for `CommandMemory`.
+    displacement_gain
+        Feature for a displacement by half the range of an observation.
+    """
+
+    name = "motion"
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        commanded_position: CommandedPosition,
+        gain: float = 30.0,
+        displacement_gain: float = 30.0,
+    ) -> None:
+        low, high = box_bounds(observation_space, "observation_space")
+        bounded = np.isfinite(low) & np.isfinite(high)
+        if not bounded.all() or not np.isfinite(displacement_gain):
+            raise InvalidInputError(
+                "the memory 'motion' scales displacements by the bounds of the observations, "
+                f"which must be finite, as must the gain {displacement_gain}; for an "
+                "environment without bounds use the memory 'history'"
+            )
+        self.commands = CommandMemory(commanded_position, gain)
+        self.displacement_gain = float(displacement_gain)
+        half = (high - low) / 2
+        self._multiplier = np.where(half > 0, displacement_gain / np.where(half > 0, half, 1), 0.0)
+        self.size = self.inputs = self.commands.size + len(low)
+        self.unscaled: BoolArray = np.zeros(self.inputs, np.bool_)
+        # Displacements act almost linearly; in dense grids they would only blur the rest.
+        self.gridded: BoolArray = np.arange(self.inputs) < self.commands.size
+
+    def start(self, obs: FloatArray) -> FloatArray:
+        """Nothing commanded and nothing moved yet."""
+        return np.concatenate([self.commands.start(obs), np.zeros(obs.shape)], axis=1)
+
+    def advance(
+        self, state: FloatArray, obs: FloatArray, action: FloatArray, next_obs: FloatArray
+    ) -> FloatArray:
+        """Add the command and keep the displacement."""
+        commanded = self.commands.advance(state[:, : self.commands.size], obs, action, next_obs)
+        return np.concatenate([commanded, next_obs - obs], axis=1)
+
+    def features(self, state: FloatArray, obs: FloatArray) -> FloatArray:
+        """Lag and displacements, scaled."""
+        axes = self.commands.size
+        lag = self.commands.features(state[:, :axes], obs)
+        return np.concatenate([lag, state[:, axes:] * self._multiplier], axis=1)
+
+    def features_of(self, observations: tuple[int, ...]) -> tuple[int, ...]:
+        """Lag, and the displacements of `observations`."""
+        axes = self.commands.size
+        return (*range(axes), *(axes + i for i in observations))
+
+    def description(self) -> dict[str, Any]:
+        """Options of the commands, and the gain of displacements."""
+        return {**self.commands.description(), "displacement_gain": self.displacement_gain}
+
+    def compiled(self) -> CompiledMemory:
+        """As for `CommandMemory`; ``real`` goes on with the multipliers of displacements."""
+        commands = self.commands.compiled()
+        return CompiledMemory(
+            kernels.MOTION_MEMORY,
+            commands.whole,
+            np.concatenate([commands.real, self._multiplier]),
         )
 
 
@@ -252,15 +333,13 @@ def _no_memory(observation_space: spaces.Space[Any], action_space: spaces.Space[
     return NoMemory()
 
 
-def _command_memory(
-    observation_space: spaces.Space[Any],
-    action_space: spaces.Space[Any],
-    commanded_position: CommandedPosition | dict[str, Any] | None = None,
-    gain: float = 30.0,
-) -> Memory:
+def _declared(
+    name: str, commanded_position: CommandedPosition | dict[str, Any] | None
+) -> CommandedPosition:
+    """Position as declared by an environment, or read from JSON."""
     if commanded_position is None:
         raise InvalidInputError(
-            "the memory 'commands' needs commanded_position, which the environment declares; "
+            f"the memory {name!r} needs commanded_position, which the environment declares; "
             "for an environment that declares none use the memory 'history'"
         )
     if isinstance(commanded_position, dict):
@@ -269,14 +348,35 @@ def _command_memory(
             key: value if key == "scale" else tuple(value)
             for key, value in commanded_position.items()
         }
-        commanded_position = CommandedPosition(**facts)
-    return CommandMemory(commanded_position, gain)
+        return CommandedPosition(**facts)
+    return commanded_position
+
+
+def _command_memory(
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    commanded_position: CommandedPosition | dict[str, Any] | None = None,
+    gain: float = 30.0,
+) -> Memory:
+    return CommandMemory(_declared(CommandMemory.name, commanded_position), gain)
+
+
+def _motion_memory(
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    commanded_position: CommandedPosition | dict[str, Any] | None = None,
+    gain: float = 30.0,
+    displacement_gain: float = 30.0,
+) -> Memory:
+    declared = _declared(MotionMemory.name, commanded_position)
+    return MotionMemory(observation_space, declared, gain, displacement_gain)
 
 
 MEMORIES: Registry[Callable[..., Memory]] = Registry("memory")
 MEMORIES.register(NoMemory.name, _no_memory)
 MEMORIES.register(CommandMemory.name, _command_memory)
 MEMORIES.register(HistoryMemory.name, HistoryMemory)
+MEMORIES.register(MotionMemory.name, _motion_memory)
 
 
 def build_memory(

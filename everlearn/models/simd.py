@@ -106,33 +106,41 @@ class _Vectors:
 
 @intrinsic
 def project_lanes(
-    typingctx: Any, projection: Any, feature: Any, inputs: Any, column: Any, out: Any
+    typingctx: Any,
+    sources: Any,
+    factors: Any,
+    count: Any,
+    feature: Any,
+    inputs: Any,
+    column: Any,
+    out: Any,
 ) -> Any:
-    """``out[column : column + LANES] = projection[feature] . inputs[:, column : ...]``.
+    """``out[c] = sum over k < count of factors[feature, k] * inputs[sources[feature, k], c]``.
 
-    The number of inputs (rows) must be even: two sums run side by side, because one alone
-    would wait for its own result at every step.
+    For the `LANES` columns c from `column` on. `count` must be even: two sums run side by side,
+    because one alone would wait for its own result at every step.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        projection_, feature_, inputs_, column_, out_ = args
+        sources_, factors_, count_, feature_, inputs_, column_, out_ = args
         v = _Vectors(context, builder, inputs.dtype)
-        rows = v.shape(inputs, inputs_, 0)
-        two = ir.Constant(rows.type, 2)
+        two = ir.Constant(count_.type, 2)
         sums = [cgutils.alloca_once_value(builder, v.constant(0.0)) for _ in range(2)]
         for total in sums:
             builder.store(v.constant(0.0), total)
-        with cgutils.for_range(builder, builder.udiv(rows, two)) as loop:
+        with cgutils.for_range(builder, builder.udiv(count_, two)) as loop:
             for i, total in enumerate(sums):
-                row = builder.add(builder.mul(loop.index, two), ir.Constant(rows.type, i))
-                weight = builder.load(v.pointer(projection, projection_, [feature_, row]))
+                k = builder.add(builder.mul(loop.index, two), ir.Constant(count_.type, i))
+                row = builder.load(v.pointer(sources, sources_, [feature_, k]))
+                weight = builder.load(v.pointer(factors, factors_, [feature_, k]))
                 lanes = v.load(v.pointer(inputs, inputs_, [row, column_]))
                 builder.store(v.fma(v.splat(weight), lanes, builder.load(total)), total)
         total = builder.fadd(builder.load(sums[0]), builder.load(sums[1]))
         v.store(total, v.pointer(out, out_, [column_]))
         return context.get_dummy_value()
 
-    return types.void(projection, types.intp, inputs, types.intp, out), codegen
+    signature = types.void(sources, factors, types.intp, types.intp, inputs, types.intp, out)
+    return signature, codegen
 
 
 @intrinsic

@@ -9,7 +9,8 @@ from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.models import OnlineWorldModel
 from everlearn.models.memory import MEMORIES, build_memory
 
-GIVEN = {"commands": {"commanded_position": ContinualBenchEnv.commanded_position, "gain": 30.0}}
+COMMANDS = {"commanded_position": ContinualBenchEnv.commanded_position, "gain": 30.0}
+GIVEN = {"commands": COMMANDS, "motion": COMMANDS}
 
 
 @pytest.fixture(params=MEMORIES.names())

@@ -47,10 +47,18 @@ def loss(model: OnlineWorldModel, data: list[tuple[Any, ...]]) -> float:
 
 @pytest.mark.parametrize("growth", ["fixed", "samples"])
 @pytest.mark.parametrize("grid_dim", [1, 2, 3])
+@pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("memory", memories(), ids=lambda m: m.name)
-def test_float64_equals_the_reference(memory: Any, grid_dim: int, growth: Any) -> None:
+def test_float64_equals_the_reference(
+    memory: Any, linear: bool, grid_dim: int, growth: Any
+) -> None:
     model = small_model(
-        precision="float64", memory=memory, grid_dim=grid_dim, ridge_growth=growth, bins=4
+        precision="float64",
+        memory=memory,
+        linear=linear,
+        grid_dim=grid_dim,
+        ridge_growth=growth,
+        bins=4,
     )
     reference = ReferenceModel(model)
     data = walk(150, memory=memory)

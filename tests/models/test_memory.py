@@ -155,7 +155,7 @@ def test_commands_predict_the_robot_better() -> None:
 
 
 def test_registry_builds_each_by_name() -> None:
-    assert MEMORIES.names() == ("none", "commands", "history")
+    assert MEMORIES.names() == ("none", "commands", "history", "motion")
     for memory in memories():
         again = build_memory(memory.name, OBSERVATIONS, ACTIONS, **memory.description())
         assert again.description() == memory.description()

@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.models import CommandMemory, HistoryMemory, Memory, NoMemory, OnlineWorldModel
+from everlearn.models import (
+    CommandMemory,
+    HistoryMemory,
+    Memory,
+    MotionMemory,
+    NoMemory,
+    OnlineWorldModel,
+)
 from everlearn.protocols import CommandedPosition
 
 Array = npt.NDArray[np.float64]
@@ -37,7 +44,12 @@ def small_model(**options: Any) -> OnlineWorldModel:
 def memories() -> list[Memory]:
     """One of each memory for the small world."""
     commands = CommandedPosition(0.1, (-0.9, -0.9), (0.9, 0.8), (1, 0), (0, 2))
-    return [NoMemory(), CommandMemory(commands, gain=4.0), HistoryMemory(OBSERVATIONS, ACTIONS)]
+    return [
+        NoMemory(),
+        CommandMemory(commands, gain=4.0),
+        HistoryMemory(OBSERVATIONS, ACTIONS),
+        MotionMemory(OBSERVATIONS, commands, gain=4.0, displacement_gain=10.0),
+    ]
 
 
 def walk(steps: int, seed: int = 0, memory: Memory | None = None) -> list[tuple[Array, ...]]:
