@@ -57,6 +57,12 @@ class OnlineWorldModelConfig:
     """What the bounds of an observation become after scaling."""
     action_gain: float = 1.5
     """What the bounds of an action become after scaling."""
+    solve_every: int = 0
+    """Samples after which the exact solution of everything seen replaces the weights; 0 never.
+
+    Equation 5 holds the other rows while it moves the active ones, so rows of old places are
+    left behind when shared ones move. Between two solutions it is as it was.
+    """
     linear: bool = False
     """Whether action and memory are features as they are, beside the grids."""
     local_grids: float = 0.0
@@ -95,6 +101,8 @@ class OnlineWorldModelConfig:
             raise InvalidInputError(f"local_grids must lie in [0, 1]; got {self.local_grids}")
         if self.local_inputs < 1:
             raise InvalidInputError(f"local_inputs must be at least 1; got {self.local_inputs}")
+        if isinstance(self.solve_every, bool) or self.solve_every < 0:
+            raise InvalidInputError(f"solve_every must be at least 0; got {self.solve_every}")
         if self.warm_up < 2:
             raise InvalidInputError(f"warm_up must be at least 2; got {self.warm_up}")
         if self.threads is not None and self.threads < 1:
@@ -374,6 +382,8 @@ class OnlineWorldModel:
         inputs = self.inputs.assemble(obs[None], action[None], memory[None])
         cells, values = self.encoding(inputs)
         self.learner.learn(cells[0], values[0], next_obs - obs)
+        if self.config.solve_every and self.steps % self.config.solve_every == 0:
+            self.learner.solve()
 
     def refine(self, obs: object, action: object, memory: object = None) -> None:
         """Equation 5 at the active cells of one input, from the data already seen.

@@ -51,7 +51,7 @@ def start(config: RunConfig, folder: Path, crash_at: int | None = None) -> BaseP
 
 def finish(process: BaseProcess) -> int | None:
     """Wait for a process and return its exit code."""
-    process.join(240)
+    process.join(550)
     return process.exitcode
 
 

@@ -356,3 +356,34 @@ def test_a_growing_ridge_never_needs_float64() -> None:
     for _ in range(500):
         model.learn(*walk(1)[0])
     assert model.learner.dtype == np.float32
+
+
+def test_every_tenth_sample_the_solution_is_exact() -> None:
+    """Equation 5 leaves a gradient on rows that are not active; the exact solution does not."""
+    data = walk(40)
+    model = small_model(precision="float64", linear=True, solve_every=10)
+    left = []
+    for transition in data:
+        model.learn(*transition)
+        left.append(float(np.abs(model.residual()).max()))
+    exact = np.arange(1, 41) % 10 == 0
+    assert max(np.array(left)[exact]) < 1e-9
+    assert min(np.array(left)[~exact][20:]) > 1e-6
+    batch = small_model(precision="float64", linear=True)
+    batch.learn_batch(*(np.array(part) for part in zip(*data, strict=True)))
+    np.testing.assert_allclose(model.weights, batch.weights, atol=1e-9)
+
+
+def test_exact_solutions_survive_a_checkpoint_to_the_bit() -> None:
+    data = walk(60)
+    whole = small_model(solve_every=25)
+    for transition in data:
+        whole.learn(*transition)
+    first = small_model(solve_every=25)
+    for transition in data[:25]:
+        first.learn(*transition)
+    again = small_model(solve_every=25)
+    again.restore(*first.state())
+    for transition in data[25:]:
+        again.learn(*transition)
+    np.testing.assert_array_equal(again.weights, whole.weights)
