@@ -26,6 +26,7 @@ PAPER: dict[str, Any] = {
     "action_gain": 1.5,
     "ridge": 0.005,
     "ridge_growth": "fixed",
+    "solve_every": 0,
     "linear": False,
     "local_grids": 0.0,
     "clip": True,
@@ -51,7 +52,9 @@ GENERAL: dict[str, Any] = {**PAPER, "ridge": 1.0, "memory": "auto"}
 MANIPULATION: dict[str, Any] = {
     **GENERAL,
     "features": 250,
+    "bins": 5,
     "ridge": 10.0,
+    "solve_every": 500,
     "memory": "motion",
     "linear": True,
     "local_grids": 0.6,

@@ -32,8 +32,9 @@ def test_the_commands_remembered_are_those_the_simulation_follows() -> None:
     for _ in range(2):  # the second episode starts anew
         gaps: list[float] = []
         run_episode(agent, env, seed=3, max_steps=25, on_step=check)
-        # The hand has not quite arrived where it was told to be at the reset; that gap stays.
-        np.testing.assert_allclose(gaps, gaps[0], atol=1e-3)
+        # The hand has not quite arrived where it was told to be at the reset; that gap stays,
+        # or closes where both are clipped to the workspace.
+        assert max(gaps) < gaps[0] + 1e-3
         assert gaps[0] < 0.03
     env.close()
 

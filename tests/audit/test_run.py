@@ -55,7 +55,7 @@ def test_memories_start_anew_with_every_episode(run: Path):
     arrays, _ = load_transitions(run, 3)
     states = states_along(memory, arrays["observations"], arrays["actions"])
     np.testing.assert_array_equal(stream.memory_states(memory)[60:90], states)
-    assert memory.size == 3
+    assert memory.size == 3 + 26  # commands and displacements
 
 
 def test_the_audited_model_ends_as_the_agents_own(run: Path):
@@ -67,7 +67,7 @@ def test_the_audited_model_ends_as_the_agents_own(run: Path):
     audit = audit_run(run)
     assert audit.last.online_norm == pytest.approx(float(np.linalg.norm(wanted)), rel=1e-6)
     assert audit.model["features"] == 5
-    assert audit.model["memory"] == "commands"
+    assert audit.model["memory"] == "motion"
     assert audit.last.leader_loss is not None
 
 
