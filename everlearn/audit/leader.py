@@ -8,7 +8,8 @@ errors that the leaders W^(t) make, each in its turn, are
 
     e_t = C_tt (C^-1 (Y - F W))_t      and      1 + phi^T (A^(t-1) + r I)^-1 phi = C_tt^2.
 
-So all losses are exact, and no inverse is carried along that rounding could spoil.
+So all losses are exact, and no inverse is carried along that rounding could spoil. A stream that
+is shorter than the cells it touches is one block from its start, where ``L`` is ``sqrt(r) I``.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from everlearn.audit.encoded import Doubles
+from everlearn.audit.encoded import Doubles, EncodedStream
 from everlearn.models.solver import UnsolvableError
+
+TILE = 1024
+"""Steps whose features are dense at the same time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,12 +147,30 @@ def block_losses(
         ``A^(t)``, of each step ``[n]``.
     """
     half = solve_triangular(solution.factor, features.T, lower=True, check_finite=False)
-    inner = half.T @ half
-    np.einsum("ii->i", inner)[:] += 1
-    corner = cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
+    return _in_turn(half.T @ half, targets - features @ solution.weights)
+
+
+def stream_losses(encoded: EncodedStream, ridge: float) -> tuple[Doubles, Doubles]:
+    """Losses and leverages of the leaders of a whole stream, as one block from its start.
+
+    Costs ``T^2 V`` operations and ``8 T^2`` bytes, and no factorisation over cells.
+    """
+    inner = np.zeros((encoded.steps, encoded.steps))
+    blocks = [slice(first, first + TILE) for first in range(0, encoded.steps, TILE)]
+    for i, rows in enumerate(blocks):
+        features = encoded.dense(rows)
+        for columns in blocks[: i + 1]:  # the upper half is never read
+            inner[rows, columns] = features @ encoded.dense(columns).T
+    inner /= ridge
+    return _in_turn(inner, encoded.targets)
+
+
+def _in_turn(covariance: Doubles, errors: Doubles) -> tuple[Doubles, Doubles]:
+    """Losses and leverages, given ``Z^T Z`` (overwritten) and errors of the first leader."""
+    np.einsum("ii->i", covariance)[:] += 1
+    # Transposed, it is in the order of LAPACK and need not be copied; its upper half is read.
+    corner = cholesky(covariance.T, lower=False, overwrite_a=True, check_finite=False)
     scale = np.diagonal(corner)
-    errors = solve_triangular(
-        corner, targets - features @ solution.weights, lower=True, check_finite=False
-    )
-    losses = np.sum((scale[:, None] * errors) ** 2, axis=1)
+    whitened = solve_triangular(corner, errors, lower=False, trans="T", check_finite=False)
+    losses = np.sum((scale[:, None] * whitened) ** 2, axis=1)
     return losses, 1 - 1 / scale**2

@@ -9,11 +9,11 @@ import numpy as np
 
 from everlearn.audit import assumptions, verdicts
 from everlearn.audit.bound import Constants
-from everlearn.audit.encoded import EncodedStream
+from everlearn.audit.encoded import Doubles, EncodedStream
 from everlearn.audit.gap import measure_gap
 from everlearn.audit.growth import fit_growth
 from everlearn.audit.hindsight import least_squares_comparator, ridge_comparator
-from everlearn.audit.leader import ExactLeader, Solution, block_losses
+from everlearn.audit.leader import ExactLeader, Solution, block_losses, stream_losses
 from everlearn.audit.result import (
     Audit,
     LeaderFacts,
@@ -74,28 +74,33 @@ class _Auditor:
         self.times = audit_times(stream.steps, config.points or (8 if self.large else 30))
         # A ridge that grows changes the whole matrix at every step.
         self.block = 1 if self.growing else config.block
+        # One block of all steps, if they are fewer than the cells.
+        self.as_one = stream.steps < len(self.encoded.used) and not self.growing
         self.exact = self._affordable() if config.exact is None else config.exact
         self.leader = ExactLeader(
             len(self.encoded.used), self.encoded.outputs, model.config.ridge, self.growing
         )
         self.online = np.empty(stream.steps)
-        self.exact_losses = np.empty(stream.steps)
-        self.leverages = np.empty(stream.steps)
+        self.exact_losses: Doubles = np.empty(stream.steps)
+        self.leverages: Doubles = np.empty(stream.steps)
         self.probes = self.rng.choice(stream.steps, min(config.probes, stream.steps), replace=False)
 
     def _affordable(self) -> bool:
         cells, steps = float(len(self.encoded.used)), self.stream.steps
-        return (
-            steps / self.block + len(self.times)
-        ) * cells**3 / 3 + 3 * steps * cells**2 <= BUDGET
+        if self.as_one:
+            return steps**2 * cells + steps**3 / 3 <= BUDGET
+        return steps / self.block * cells**3 / 3 + 3 * steps * cells**2 <= BUDGET
 
     def run(self, progress: Progress) -> Audit:
         points: list[Point] = []
         solution: Solution | None = None
+        if self.exact and self.as_one:
+            ridge = self.model.config.ridge
+            self.exact_losses, self.leverages = stream_losses(self.encoded, ridge)
         for first, end in spans(self.times, self.block):
             part = slice(first, end)
             features, targets = self.encoded.dense(part), self.encoded.targets[part]
-            if self.exact:
+            if self.exact and not self.as_one:
                 solution = solution or self.leader.solve()
                 self.exact_losses[part], self.leverages[part] = block_losses(
                     solution, features, targets
