@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 from collections.abc import Callable
 
@@ -11,10 +13,20 @@ from rich.table import Table
 from benchmarks import environment, model, planner, runner
 from benchmarks.common import Row
 
+
+def _deep() -> list[Row]:
+    if importlib.util.find_spec("torch") is None:
+        print("the deep model is skipped: torch is not installed (everlearn[deep] adds it)")
+        return []
+    rows: list[Row] = importlib.import_module("benchmarks.deep").measure()
+    return rows
+
+
 PARTS: dict[str, Callable[[], list[Row]]] = {
     "environment": environment.measure,
     "model": model.measure,
     "planner": planner.measure,
+    "deep": _deep,
     "runner": runner.measure,
 }
 

@@ -323,7 +323,7 @@ def list_(runs: Path = Path("runs")) -> None:
     Args:
         runs: Folder at or below which to look for runs.
     """
-    from everlearn.agents import AGENTS
+    from everlearn.agents import AGENTS, BOUNDARY_AWARE
     from everlearn.continual_bench import TASKS
     from everlearn.experiment.config import RunConfig
     from everlearn.experiment.presets import PRESETS
@@ -331,6 +331,7 @@ def list_(runs: Path = Path("runs")) -> None:
 
     print("tasks: ", ", ".join(TASKS))
     print("agents:", ", ".join(AGENTS))
+    print("  told when a task changes:", ", ".join(filter(BOUNDARY_AWARE.__contains__, AGENTS)))
     print("presets:")
     for name in PRESETS:
         print(f"  {name:<8} {PRESETS.get(name).summary}")

@@ -264,6 +264,10 @@ class Strategy(Protocol):
         """Whether the network is trained again, on the same data, after `end_task`."""
         ...
 
+    def settings(self) -> dict[str, Any]:
+        """Return its settings by name, as JSON can hold them."""
+        ...
+
     def storage(self, widths: Mapping[str, int], seed: int | np.random.SeedSequence = 0) -> Storage:
         """Return an empty storage with columns of these widths."""
         ...

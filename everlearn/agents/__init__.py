@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ from everlearn.agents.online import OnlineAgent
 from everlearn.agents.options import PAPER, OnlineOptions, option_types
 from everlearn.agents.random import RandomAgent
 from everlearn.agents.scripted import ScriptedAgent
-from everlearn.errors import UnknownNameError
+from everlearn.errors import MissingExtraError, UnknownNameError
 from everlearn.protocols import Agent
 from everlearn.registry import Registry
 
@@ -40,6 +41,33 @@ class _Online:
         return option_types(**self.defaults)
 
 
+@dataclass(frozen=True)
+class _Deep:
+    """Makes deep agents with a strategy; PyTorch is imported when one is asked for."""
+
+    strategy: str
+
+    def __call__(self, env: gymnasium.Env[Any, Any], seed: int, **options: Any) -> Agent:
+        agent: Agent = self._module().DeepAgent.for_env(
+            env, None, self.strategy, seed=seed, **options
+        )
+        return agent
+
+    def option_types(self) -> dict[str, Any]:
+        """Types of the options, for whoever reads them as text."""
+        return dict(self._module().deep_option_types(self.strategy))
+
+    def _module(self) -> Any:
+        try:
+            return importlib.import_module("everlearn.agents.deep")
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise MissingExtraError(
+                f"agent mlp-{self.strategy} needs PyTorch; install everlearn[deep]"
+            ) from error
+
+
 def _random(env: gymnasium.Env[Any, Any], seed: int, **options: Any) -> RandomAgent:
     _refuse("random", options, "no options")
     return RandomAgent.for_env(env, seed)
@@ -60,11 +88,21 @@ def _refuse(agent: str, options: dict[str, Any], known: str) -> None:
 AGENTS: Registry[AgentFactory] = Registry("agent")
 AGENTS.register("oa", _Online({}))
 AGENTS.register("oa-paper", _Online(PAPER))
+AGENTS.register("mlp-finetune", _Deep("finetune"))
+AGENTS.register("mlp-ewc", _Deep("ewc"))
+AGENTS.register("mlp-si", _Deep("si"))
+AGENTS.register("mlp-packnet", _Deep("packnet"))
+AGENTS.register("mlp-coreset", _Deep("coreset"))
+AGENTS.register("mlp-perfect-memory", _Deep("perfect-memory"))
 AGENTS.register("random", _random)
 AGENTS.register("scripted", _scripted)
 
+BOUNDARY_AWARE = frozenset({"scripted", "mlp-finetune", "mlp-ewc", "mlp-si", "mlp-packnet"})
+"""Agents that are told when a task changes, for tables: known without making one."""
+
 __all__ = [
     "AGENTS",
+    "BOUNDARY_AWARE",
     "AgentFactory",
     "Episode",
     "OnlineAgent",

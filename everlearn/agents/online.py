@@ -12,7 +12,7 @@ A new task brings a new objective and nothing else; the agent does not read its 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -26,7 +26,9 @@ from everlearn.errors import InvalidInputError, NotReadyError
 from everlearn.planning import Plan, Planner
 from everlearn.protocols import FloatArray, Objective
 
-KIND = "everlearn-online-agent"
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 VERSION = 2
 
 
@@ -57,7 +59,9 @@ class OnlineAgent:
         What the planner saw at the last decision, for plots; None before the first.
     """
 
-    boundary_aware = False
+    boundary_aware: bool = False
+    kind = "everlearn-online-agent"
+    """Kind of its file."""
 
     def __init__(
         self,
@@ -83,7 +87,7 @@ class OnlineAgent:
     @classmethod
     def for_env(
         cls, env: gymnasium.Env[Any, Any], reward_fn: Objective | None, **options: Any
-    ) -> OnlineAgent:
+    ) -> Self:
         """Make an agent for any Gymnasium environment with one-axis Box spaces.
 
         Parameters
@@ -193,14 +197,14 @@ class OnlineAgent:
             return self._memory_state
         return np.asarray(memory.start(obs[None]))[0]
 
-    def evaluation_copy(self, seed: int | np.random.SeedSequence) -> OnlineAgent:
+    def evaluation_copy(self, seed: int | np.random.SeedSequence) -> Self:
         """Return an agent that acts with this one's model and learns nothing.
 
         The model is shared, not copied; planner, its generator and the memory are its own, so
         nothing it does reaches this agent.
         """
         plans, bursts = _seed_pair(seed)
-        copy = OnlineAgent(
+        copy = type(self)(
             self.model,
             self.planner.spawn(plans),
             self._objective,
@@ -234,7 +238,7 @@ class OnlineAgent:
                 "patience": None if self.patience is None else self.patience.state(),
             },
         }
-        save_archive(path, KIND, VERSION, arrays, meta)
+        save_archive(path, self.kind, VERSION, arrays, meta)
 
     def load(self, path: str | Path) -> None:
         """Take over what `save` wrote; a damaged or foreign file changes nothing.
@@ -247,7 +251,7 @@ class OnlineAgent:
                 "an evaluation copy shares its model with the agent it came from and cannot "
                 "load; load into that agent"
             )
-        arrays, meta = load_archive(path, KIND, VERSION)
+        arrays, meta = load_archive(path, self.kind, VERSION)
         # What can fail comes first, on copies; the model, which replaces itself or raises,
         # is the last that may refuse.
         planner = self.planner.spawn(0)

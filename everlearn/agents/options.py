@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast, get_type_hints
 
@@ -73,14 +74,18 @@ def defaults_for(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
     return MANIPULATION if all(fact is not None for fact in declares) else GENERAL
 
 
+NESTED = ("planning", "model", "strategy_settings")
+"""Options that are dataclasses themselves: their own fields stand in the flat table."""
+
+
 @dataclass(frozen=True)
-class OnlineOptions:
-    """Everything that can be set about an online agent.
+class ActingOptions:
+    """What can be set about an agent that plans, whatever its model.
 
     Attributes
     ----------
     seed
-        Fans out into the model's projection and the planner's generator.
+        Fans out into the generators of model, planner and patience.
     memory
         What the agent remembers of an episode, by its registered name: ``none``; ``commands``
         and ``motion`` (these and the last displacement; for both the environment must declare
@@ -103,8 +108,6 @@ class OnlineOptions:
         Name of a registered planner.
     planning
         The planner's settings.
-    model
-        The model's settings; its seed is replaced by `seed`.
     """
 
     seed: int = 0
@@ -117,7 +120,6 @@ class OnlineOptions:
     deadline_ms: float | None = None
     planner: str = "cem"
     planning: Any = field(default_factory=CEMConfig)
-    model: OnlineWorldModelConfig = field(default_factory=OnlineWorldModelConfig)
 
     def __post_init__(self) -> None:
         if self.memory != "auto":
@@ -127,36 +129,67 @@ class OnlineOptions:
                 f"success_bonus is {self.success_bonus!r}; expected a number >= 0"
             )
 
+
+@dataclass(frozen=True)
+class OnlineOptions(ActingOptions):
+    """Everything that can be set about an online agent.
+
+    Attributes
+    ----------
+    model
+        The model's settings; its seed is replaced by `seed`.
+    """
+
+    model: OnlineWorldModelConfig = field(default_factory=OnlineWorldModelConfig)
+
     @classmethod
     def from_options(cls, **options: Any) -> OnlineOptions:
         """Make them from one flat table of the agent's, the planner's and the model's settings."""
         config_type = PLANNERS.get(options.get("planner", "cem")).config_type
-        own = _names(cls) - {"planning", "model"}
-        planning = _names(config_type)
-        model = _names(OnlineWorldModelConfig) - own
-        known = sorted(own | planning | model)
-        for name in options:
-            if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
-                hint = f" Did you mean {close[0]!r}?" if close else ""
-                raise UnknownNameError(f"unknown option {name!r}; known: {', '.join(known)}.{hint}")
+        own, planning, model = split_options(options, cls, config_type, OnlineWorldModelConfig)
+        return cls(**own, planning=config_type(**planning), model=OnlineWorldModelConfig(**model))
 
-        def chosen(names: set[str]) -> dict[str, Any]:
-            return {name: value for name, value in options.items() if name in names}
 
-        return cls(
-            **chosen(own),
-            planning=config_type(**chosen(planning)),
-            model=OnlineWorldModelConfig(**chosen(model)),
-        )
+def split_options(options: Mapping[str, Any], *settings: type[Any]) -> list[dict[str, Any]]:
+    """Sort a flat table of options into those of several dataclasses, or refuse unknown names.
+
+    A name that more than one of them has belongs to the first.
+    """
+    known: dict[str, int] = {}
+    for place, names in enumerate(option_names(*settings)):
+        for name in names:
+            known.setdefault(name, place)
+    parts: list[dict[str, Any]] = [{} for _ in settings]
+    for name, value in options.items():
+        if name not in known:
+            close = difflib.get_close_matches(name, list(known), n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise UnknownNameError(
+                f"unknown option {name!r}; known: {', '.join(sorted(known))}.{hint}"
+            )
+        parts[known[name]][name] = value
+    return parts
+
+
+def option_names(*settings: type[Any]) -> list[list[str]]:
+    """Names that the flat table takes for each dataclass."""
+    return [
+        [item.name for item in dataclasses.fields(one) if item.name not in NESTED]
+        for one in settings
+    ]
+
+
+def flat_types(*settings: type[Any]) -> dict[str, Any]:
+    """Types of all options in the flat table of these dataclasses."""
+    types: dict[str, Any] = {}
+    for one in reversed(settings):
+        types |= get_type_hints(one)
+    return {name: types[name] for names in option_names(*settings) for name in names}
 
 
 def option_types(planner: str = "cem", **_: Any) -> dict[str, Any]:
     """Types of all settings in the flat table of `OnlineOptions.from_options`."""
-    types: dict[str, Any] = {}
-    for settings in (OnlineWorldModelConfig, PLANNERS.get(planner).config_type, OnlineOptions):
-        types |= get_type_hints(settings)
-    return {name: kind for name, kind in types.items() if name not in ("planning", "model")}
+    return flat_types(OnlineOptions, PLANNERS.get(planner).config_type, OnlineWorldModelConfig)
 
 
 def build(
@@ -168,14 +201,20 @@ def build(
         cast("spaces.Box", env.observation_space),
         cast("spaces.Box", env.action_space),
         dataclasses.replace(options.model, seed=options.seed),
-        memory=_memory(env, options),
+        memory=memory_for(env, options),
         bodies=getattr(env.unwrapped, "bodies", None),
     )
+    return model, *acting_parts(env, model.action_space, options)
+
+
+def acting_parts(
+    env: gymnasium.Env[Any, Any], actions: spaces.Box, options: ActingOptions
+) -> tuple[Planner, Patience]:
+    """Make the planner and the patience of an agent for `env`."""
     planner = PLANNERS.get(options.planner)(
-        model.action_space, options.planning, np.random.SeedSequence(options.seed, spawn_key=(1,))
+        actions, options.planning, np.random.SeedSequence(options.seed, spawn_key=(1,))
     )
     declared = _declared_position(env)
-    actions = model.action_space
     moved = range(actions.shape[0]) if declared is None else declared.action_indices
     patience = Patience(
         actions.low,
@@ -185,7 +224,7 @@ def build(
         tuple(moved),
         np.random.SeedSequence(options.seed, spawn_key=(2,)),
     )
-    return model, planner, patience
+    return planner, patience
 
 
 def _declared_position(env: gymnasium.Env[Any, Any]) -> CommandedPosition | None:
@@ -198,7 +237,8 @@ def _declared_position(env: gymnasium.Env[Any, Any]) -> CommandedPosition | None
     return declared
 
 
-def _memory(env: gymnasium.Env[Any, Any], options: OnlineOptions) -> Memory:
+def memory_for(env: gymnasium.Env[Any, Any], options: ActingOptions) -> Memory:
+    """Make the memory of an agent for `env`."""
     declared = _declared_position(env)
     name = options.memory
     if name == "auto":
@@ -209,7 +249,3 @@ def _memory(env: gymnasium.Env[Any, Any], options: OnlineOptions) -> Memory:
     if name == "motion":
         given["displacement_gain"] = options.displacement_gain
     return build_memory(name, env.observation_space, env.action_space, **given)
-
-
-def _names(settings: type[Any]) -> set[str]:
-    return {item.name for item in dataclasses.fields(settings)}

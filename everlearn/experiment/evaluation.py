@@ -84,14 +84,16 @@ class Evaluator:
         model, count = getattr(agent, "model", None), self.config.evaluation.heldout
         if not hasattr(model, "rollout") or not count:
             return
+        # Some agents predict each task with a part of their model.
+        model_for = getattr(agent, "model_for", lambda task: model)
         for task in filter(has_script, tasks):
             if task not in self._heldout:
                 self._heldout[task] = heldout_set(task, count, self.config.reset_noise)
             fixed = self._heldout[task]
             yield {
                 "task": task,
-                "error_one_step": model_error(model, fixed, 1),
-                f"error_{HORIZON}_steps": model_error(model, fixed),
+                "error_one_step": model_error(model_for(task), fixed, 1),
+                f"error_{HORIZON}_steps": model_error(model_for(task), fixed),
                 "transitions": fixed.transitions,
                 "utilization": getattr(model, "utilization", None),
             }

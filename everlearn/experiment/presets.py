@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from everlearn.agents import AGENTS
 from everlearn.continual_bench import PAPER_TASKS
 from everlearn.errors import InvalidInputError
 from everlearn.experiment.config import EvaluationSchedule, RunConfig
@@ -58,7 +59,9 @@ PRESETS.register(
         },
     ),
 )
-_SMALL = {"features": 30, "candidates": 30, "elites": 10, "iterations": 2}
+_SMALL_PLANNER = {"candidates": 30, "elites": 10, "iterations": 2}
+_SMALL = {"features": 30, **_SMALL_PLANNER}
+_SMALL_NETWORK = {"hidden": 50, "train_every": 100, **_SMALL_PLANNER}
 PRESETS.register(
     "smoke",
     Preset(
@@ -69,7 +72,11 @@ PRESETS.register(
             "max_steps": 100,
             "evaluation": EvaluationSchedule(1, 1, 1, heldout=100),
         },
-        {"oa": _SMALL, "oa-paper": _SMALL},
+        {
+            "oa": _SMALL,
+            "oa-paper": _SMALL,
+            **{name: _SMALL_NETWORK for name in AGENTS if name.startswith("mlp-")},
+        },
     ),
 )
 

@@ -16,6 +16,7 @@ from everlearn.models.memory import build_memory
 
 if TYPE_CHECKING:
     from everlearn.models.ftl import OnlineWorldModel
+    from everlearn.models.imagining import ImaginingModel
 
 KIND, VERSION = "online-world-model", 1
 
@@ -44,22 +45,14 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
         "previous": learner.previous.copy(),
         "carried": learner.carried[:, :size].copy(),
     }
-    arrays |= {
-        f"space/{name}": bound.copy()
-        for name, bound in (
-            ("low", model.observation_space.low),
-            ("high", model.observation_space.high),
-            ("action_low", model.action_space.low),
-            ("action_high", model.action_space.high),
-        )
-    }
+    arrays |= space_arrays(model)
     widths = (size, model.inputs.actions, size, model.memory.size)
     for i, (name, width) in enumerate(zip(PENDING, widths, strict=True)):
         parts = [kept[i] for kept in model.pending]
         arrays[f"pending/{name}"] = np.concatenate(parts) if parts else np.zeros((0, width))
     meta = {
         "config": asdict(model.config),
-        "memory": {"name": model.memory.name, "options": model.memory.description()},
+        "memory": memory_facts(model),
         "steps": model.steps,
         "frozen": model.inputs.scaling.frozen,
         "previous_ridge": learner.previous_ridge,
@@ -70,27 +63,7 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
 
 def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any]) -> None:
     """Put a state into `model`, after checking that it fits; see `OnlineWorldModel.restore`."""
-    mine, mine_meta = asdict(model.config), model.memory.description()
-    theirs = meta["config"]
-    for name in set(mine) - set(LIVE_SETTINGS):
-        if mine[name] != theirs.get(name):
-            raise InvalidInputError(
-                f"the state was saved with {name}={theirs.get(name)!r}, this model has "
-                f"{mine[name]!r}; make a model with the same settings"
-            )
-    memory = {"name": model.memory.name, "options": mine_meta}
-    if _plain(memory) != _plain(meta["memory"]):
-        raise InvalidInputError(
-            f"the state was saved with memory {meta['memory']}, this model has {memory}"
-        )
-    for name, bound in (
-        ("low", model.observation_space.low),
-        ("high", model.observation_space.high),
-        ("action_low", model.action_space.low),
-        ("action_high", model.action_space.high),
-    ):
-        if not np.array_equal(arrays[f"space/{name}"], bound):
-            raise InvalidInputError("the state was saved for other spaces than this model's")
+    check_fits(model, arrays, meta)
     size = model.inputs.observations
     learner = model.learner
     # The type that learning had reached, which need not be this model's at present.
@@ -115,6 +88,40 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
     scaling.frozen = bool(meta["frozen"])
     kept = [arrays[f"pending/{name}"].copy() for name in PENDING]
     model.pending = [(kept[0], kept[1], kept[2], kept[3])] if len(kept[0]) else []
+
+
+def space_arrays(model: ImaginingModel) -> Arrays:
+    """Bounds of a model's spaces."""
+    return {
+        "space/low": model.observation_space.low.copy(),
+        "space/high": model.observation_space.high.copy(),
+        "space/action_low": model.action_space.low.copy(),
+        "space/action_high": model.action_space.high.copy(),
+    }
+
+
+def memory_facts(model: ImaginingModel) -> dict[str, Any]:
+    """Name and options of a model's memory."""
+    return {"name": model.memory.name, "options": model.memory.description()}
+
+
+def check_fits(model: Any, arrays: Arrays, meta: dict[str, Any]) -> None:
+    """Refuse a state that was saved with other settings, another memory or other spaces."""
+    mine, theirs = asdict(model.config), meta["config"]
+    for name in set(mine) - set(LIVE_SETTINGS):
+        if mine[name] != theirs.get(name):
+            raise InvalidInputError(
+                f"the state was saved with {name}={theirs.get(name)!r}, this model has "
+                f"{mine[name]!r}; make a model with the same settings"
+            )
+    memory = memory_facts(model)
+    if _plain(memory) != _plain(meta["memory"]):
+        raise InvalidInputError(
+            f"the state was saved with memory {meta['memory']}, this model has {memory}"
+        )
+    for name, bound in space_arrays(model).items():
+        if not np.array_equal(arrays[name], bound):
+            raise InvalidInputError("the state was saved for other spaces than this model's")
 
 
 def _plain(value: Any) -> Any:

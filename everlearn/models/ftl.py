@@ -19,18 +19,16 @@ from gymnasium import spaces
 
 from everlearn.errors import InvalidInputError
 from everlearn.models import checkpoint, kernels
-from everlearn.models.encoding import LosseEncoding, as_box, padded
-from everlearn.models.inputs import Batch, ModelInputs
+from everlearn.models.encoding import LosseEncoding, padded
+from everlearn.models.imagining import ImaginingModel, Transitions, paired
+from everlearn.models.inputs import Batch
 from everlearn.models.learner import RidgeLearner
-from everlearn.models.memory import CompiledMemory, Memory, NoMemory
+from everlearn.models.memory import CompiledMemory, Memory
 from everlearn.models.projections import dense_rows, local_rows
 from everlearn.models.threads import Threads
 from everlearn.protocols import Bodies, FloatArray
 
 logger = logging.getLogger(__name__)
-
-Transitions = tuple[Batch, Batch, Batch, Batch]
-"""Observations, actions, next observations and memory states, ``[N, ...]`` each."""
 
 CHUNK = 256
 """Transitions of a batch encoded at a time."""
@@ -111,7 +109,7 @@ class OnlineWorldModelConfig:
             raise InvalidInputError(f"max_memory_gb must be positive; got {self.max_memory_gb}")
 
 
-class OnlineWorldModel:
+class OnlineWorldModel(ImaginingModel):
     """A world model that is exact after every transition.
 
     Parameters
@@ -143,17 +141,14 @@ class OnlineWorldModel:
                 f"unknown option {sorted(unknown)[0]!r}; known: {', '.join(sorted(known))}"
             )
         self.config = replace(config or OnlineWorldModelConfig(), **options)
-        self.observation_space = as_box(observation_space, "observation_space")
-        self.action_space = as_box(action_space, "action_space")
-        self.memory: Memory = NoMemory() if memory is None else memory
-        self.inputs = ModelInputs(
-            self.observation_space,
-            self.action_space,
-            self.memory,
-            self.config.observation_gain,
-            self.config.action_gain,
+        super().__init__(
+            observation_space,
+            action_space,
+            memory,
+            self.config.precision,
+            (self.config.observation_gain, self.config.action_gain),
+            self.config.clip,
         )
-        self.dtype = np.dtype(self.config.precision)
         self.encoding = LosseEncoding(
             self.inputs.count,
             self.config.features,
@@ -179,13 +174,6 @@ class OnlineWorldModel:
             self._threads,
         )
         self.pending: list[Transitions] = []
-        clipped = self.config.clip
-        self._bounds = np.stack(
-            [
-                self.inputs.low if clipped else np.full_like(self.inputs.low, -np.inf),
-                self.inputs.high if clipped else np.full_like(self.inputs.high, np.inf),
-            ]
-        ).astype(self.dtype)
         logger.info("kernels are compiled at their first use on a machine, which takes < 30 s")
 
     def _set_projection(self) -> None:
@@ -250,7 +238,7 @@ class OnlineWorldModel:
         """
         return self.learner.residual()
 
-    # Encoding and prediction -----------------------------------------------------------
+    # Encoding and imagination ----------------------------------------------------------
 
     def encode(
         self, obs: object, action: object, memory: object = None
@@ -259,58 +247,10 @@ class OnlineWorldModel:
         observations = self.inputs.check_observation(obs, "obs")
         actions = self.inputs.check_action(action, "action")
         single = observations.ndim == 1 and actions.ndim == 1
-        observations, actions = _paired(observations, actions)
+        observations, actions = paired(observations, actions)
         states = self.inputs.check_memory(memory, observations)
         cells, values = self.encoding(self.inputs.assemble(observations, actions, states))
         return (cells[0], values[0]) if single else (cells, values)
-
-    def predict(self, obs: object, action: object, memory: object = None) -> FloatArray:
-        """Next observations ``[N, S]`` of ``obs[N, S]`` and ``action[N, A]``, or one ``[S]``.
-
-        `memory` is the memory's state at `obs`, ``[M]`` or ``[N, M]``; None starts it anew
-        there. Pure: nothing in the model changes.
-        """
-        observations = self.inputs.check_observation(obs, "obs")
-        actions = self.inputs.check_action(action, "action")
-        single = observations.ndim == 1 and actions.ndim == 1
-        observations, actions = _paired(observations, actions)
-        states = self.inputs.check_memory(memory, observations)
-        out = self._imagine(observations, actions[:, None, :], states)[:, 1]
-        return out[0] if single else out
-
-    def rollout(self, obs: object, actions: object, memory: object = None) -> FloatArray:
-        """Imagined states ``[N, H + 1, S]`` along ``actions[N, H, A]``, from ``obs``.
-
-        ``obs`` is one observation ``[S]`` for all candidates or ``[N, S]``; `memory` likewise,
-        or None to start it anew from `obs`.
-        """
-        plans = self.inputs.check_action(actions, "actions", (3,))
-        observations = self.inputs.check_observation(obs, "obs")
-        if observations.ndim == 2 and len(observations) != len(plans):
-            raise InvalidInputError(
-                f"obs must be one observation or {len(plans)}; got {len(observations)} of them"
-            )
-        observations = np.broadcast_to(observations, (len(plans), self.inputs.observations))
-        states = self.inputs.check_memory(memory, observations)
-        return self._imagine(observations, plans, states)
-
-    def _imagine(self, obs: Batch, actions: Batch, memory: Batch) -> FloatArray:
-        compiled = self.memory.compiled()
-        states = np.empty((len(obs), actions.shape[1] + 1, self.inputs.observations), self.dtype)
-        states[:, 0] = obs
-        if compiled is not None:
-            self._run(states, actions, memory, compiled)
-            return states
-        # A memory without compiled form: one step at a time, its features handed over.
-        given = CompiledMemory(kernels.GIVEN_FEATURES, np.zeros(0, np.int64), np.zeros(0))
-        state: FloatArray = memory
-        for step in range(actions.shape[1]):
-            now, action = states[:, step].astype(np.float64), actions[:, step]
-            part = np.ascontiguousarray(states[:, step : step + 2])
-            self._run(part, actions[:, step : step + 1], self.memory.features(state, now), given)
-            states[:, step + 1] = part[:, 1]
-            state = self.memory.advance(state, now, action, part[:, 1].astype(np.float64))
-        return states
 
     def _run(
         self, states: FloatArray, actions: Batch, memory: FloatArray, compiled: CompiledMemory
@@ -349,20 +289,6 @@ class OnlineWorldModel:
         transition = self._checked(obs, action, next_obs, memory, (1,))
         for one in zip(*self._after_warm_up(transition), strict=True):
             self._learn_one(*one)
-
-    def _checked(
-        self, obs: object, action: object, next_obs: object, memory: object, dims: tuple[int, ...]
-    ) -> Transitions:
-        observations = np.atleast_2d(self.inputs.check_observation(obs, "obs", dims))
-        actions = np.atleast_2d(self.inputs.check_action(action, "action", dims))
-        following = np.atleast_2d(self.inputs.check_observation(next_obs, "next_obs", dims))
-        if not len(observations) == len(actions) == len(following):
-            raise InvalidInputError(
-                f"obs, action and next_obs must be equally many; got {len(observations)}, "
-                f"{len(actions)} and {len(following)}"
-            )
-        states = np.array(self.inputs.check_memory(memory, observations))
-        return observations.copy(), actions, following.copy(), states
 
     def _after_warm_up(self, transitions: Transitions) -> Transitions:
         """Give what there is to learn now: `transitions`, none, or all kept ones with them."""
@@ -451,17 +377,3 @@ class OnlineWorldModel:
     def load(cls, path: str | Path) -> OnlineWorldModel:
         """Read what `save` wrote."""
         return checkpoint.load_model(cls, path)
-
-
-def _paired(obs: Batch, action: Batch) -> tuple[Batch, Batch]:
-    """Both as ``[N, ...]``; a single one goes with every one of the other."""
-    obs, action = np.atleast_2d(obs), np.atleast_2d(action)
-    count = max(len(obs), len(action))
-    if len(obs) not in (1, count) or len(action) not in (1, count):
-        raise InvalidInputError(
-            f"obs and action must be equally many; got {len(obs)} and {len(action)}"
-        )
-    return (
-        np.broadcast_to(obs, (count, obs.shape[1])),
-        np.broadcast_to(action, (count, action.shape[1])),
-    )

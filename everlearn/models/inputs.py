@@ -76,6 +76,13 @@ class ModelInputs:
         told = getattr(self.memory, "features_of", None)
         return tuple(told(observations)) if told is not None else ()
 
+    @property
+    def half_ranges(self) -> Batch:
+        """Half the range of each number of a raw input; 1 where it has no bounds."""
+        ranged = self.scaling.multiplier > 0
+        gains = np.where(self.scaling.unbounded, self.scaling.multiplier, self.scaling.gain)
+        return np.where(ranged, gains / np.where(ranged, self.scaling.multiplier, 1.0), 1.0)
+
     def _check_memory_fits(self) -> None:
         obs, action = np.zeros((1, self.observations)), np.zeros((1, self.actions))
         try:

@@ -190,6 +190,73 @@ def memory_advance(
 
 
 @njit(cache=True, fastmath=FAST)
+def assemble_step(
+    start: int,
+    count: int,
+    step: int,
+    states: Any,
+    actions: Any,
+    memories: Any,
+    scaling: Any,
+    kind: int,
+    whole: Any,
+    real: Any,
+    inputs: Any,
+) -> None:
+    """Scaled inputs ``inputs[:, c]`` of candidates ``start + c`` at a step."""
+    size = states.shape[2]
+    action_size = actions.shape[2]
+    feature = np.empty(scaling.shape[1] - size - action_size, states.dtype)
+    for c in range(count):
+        n = start + c
+        for i in range(size):
+            inputs[i, c] = (states[n, step, i] - scaling[0, i]) * scaling[1, i]
+        for a in range(action_size):
+            i = size + a
+            inputs[i, c] = (actions[n, step, a] - scaling[0, i]) * scaling[1, i]
+        memory_features(kind, whole, real, memories[n], states[n, step], feature)
+        for m in range(feature.shape[0]):
+            i = size + action_size + m
+            inputs[i, c] = (feature[m] - scaling[0, i]) * scaling[1, i]
+
+
+@njit(cache=True, fastmath=FAST)
+def advance_step(
+    start: int,
+    count: int,
+    step: int,
+    states: Any,
+    actions: Any,
+    memories: Any,
+    change: Any,
+    bounds: Any,
+    kind: int,
+    whole: Any,
+    real: Any,
+) -> None:
+    """Add ``change[c]`` to the states of candidates ``start + c``, and advance their memories."""
+    for c in range(count):
+        n = start + c
+        for i in range(states.shape[2]):
+            value = states[n, step, i] + change[c, i]
+            # NaN passes both comparisons unchanged.
+            if value < bounds[0, i]:
+                value = bounds[0, i]
+            if value > bounds[1, i]:
+                value = bounds[1, i]
+            states[n, step + 1, i] = value
+        memory_advance(
+            kind,
+            whole,
+            real,
+            memories[n],
+            states[n, step],
+            actions[n, step],
+            states[n, step + 1],
+        )
+
+
+@njit(cache=True, fastmath=FAST)
 def _imagine_block(
     start: int,
     stop: int,
@@ -210,9 +277,6 @@ def _imagine_block(
     vectors: Any,
 ) -> None:
     """Imagine candidates ``start`` to ``stop`` along the whole horizon."""
-    size = states.shape[2]
-    action_size = actions.shape[2]
-    feature_count = scaling.shape[1] - size - action_size
     count = stop - start
     # Padding lanes hold zero inputs; their predictions are never read.
     padded = (count + LANES - 1) // LANES * LANES
@@ -222,39 +286,34 @@ def _imagine_block(
     buffer = np.empty(padded * weights.shape[1] + LANES, weights.dtype)
     skip = (-buffer.ctypes.data % 64) // buffer.itemsize
     change = buffer[skip : skip + padded * weights.shape[1]].reshape((padded, weights.shape[1]))
-    feature = np.empty(feature_count, weights.dtype)
     for step in range(actions.shape[1]):
-        for c in range(count):
-            n = start + c
-            for i in range(size):
-                inputs[i, c] = (states[n, step, i] - scaling[0, i]) * scaling[1, i]
-            for a in range(action_size):
-                i = size + a
-                inputs[i, c] = (actions[n, step, a] - scaling[0, i]) * scaling[1, i]
-            memory_features(kind, whole, real, memories[n], states[n, step], feature)
-            for m in range(feature_count):
-                i = size + action_size + m
-                inputs[i, c] = (feature[m] - scaling[0, i]) * scaling[1, i]
+        assemble_step(
+            start,
+            count,
+            step,
+            states,
+            actions,
+            memories,
+            scaling,
+            kind,
+            whole,
+            real,
+            inputs,
+        )
         predict_block(projection, weights, inputs, bins, grid_dim, linear, change, vectors)
-        for c in range(count):
-            n = start + c
-            for i in range(size):
-                value = states[n, step, i] + change[c, i]
-                # NaN passes both comparisons unchanged.
-                if value < bounds[0, i]:
-                    value = bounds[0, i]
-                if value > bounds[1, i]:
-                    value = bounds[1, i]
-                states[n, step + 1, i] = value
-            memory_advance(
-                kind,
-                whole,
-                real,
-                memories[n],
-                states[n, step],
-                actions[n, step],
-                states[n, step + 1],
-            )
+        advance_step(
+            start,
+            count,
+            step,
+            states,
+            actions,
+            memories,
+            change,
+            bounds,
+            kind,
+            whole,
+            real,
+        )
 
 
 @njit(cache=True, parallel=True, fastmath=FAST)

@@ -27,7 +27,7 @@ SERIES = {"float": 7, "double": 13}
 """Terms of the exponential series; what is left is below the precision's rounding."""
 
 
-class _Vectors:
+class Vectors:
     """Loads, stores and arithmetic on vectors, for one intrinsic's builder."""
 
     def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
@@ -38,35 +38,43 @@ class _Vectors:
         self.integer = ir.IntType(64 if self.double else 32)
 
     def pointer(self, arrty: Any, array: Any, indices: list[Any]) -> Any:
+        """Address of an element."""
         array = self.context.make_array(arrty)(self.context, self.builder, array)
         return cgutils.get_item_pointer(self.context, self.builder, arrty, array, indices)
 
     def shape(self, arrty: Any, array: Any, axis: int) -> Any:
+        """Length of an array along an axis."""
         array = self.context.make_array(arrty)(self.context, self.builder, array)
         return self.builder.extract_value(array.shape, axis)
 
     def load(self, pointer: Any, of: Any = None) -> Any:
+        """Read a vector, by default of the array's type."""
         vector = self.vector if of is None else of
         pointer = self.builder.bitcast(pointer, vector.as_pointer())
         return self.builder.load(pointer, align=4)
 
     def store(self, value: Any, pointer: Any) -> None:
+        """Write a vector."""
         pointer = self.builder.bitcast(pointer, value.type.as_pointer())
         self.builder.store(value, pointer, align=4)
 
     def splat(self, scalar: Any) -> Any:
+        """Return a vector of one number in all lanes."""
         empty = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
         one = self.builder.insert_element(empty, scalar, ir.Constant(ir.IntType(32), 0))
         mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
         return self.builder.shuffle_vector(one, empty, mask)
 
     def constant(self, value: float) -> Any:
+        """Return a vector of one known number."""
         return ir.Constant(self.vector, [value] * LANES)
 
     def whole(self, value: int) -> Any:
+        """Return a vector of one known whole number."""
         return ir.Constant(ir.VectorType(self.integer, LANES), [value] * LANES)
 
     def call(self, name: str, *arguments: Any) -> Any:
+        """Call LLVM's function of that name for vectors."""
         kind = ir.FunctionType(self.vector, [self.vector] * len(arguments))
         name = f"llvm.{name}.v{LANES}f{64 if self.double else 32}"
         function = cgutils.get_or_insert_function(self.builder.module, kind, name)
@@ -77,6 +85,7 @@ class _Vectors:
         return self.call("fmuladd", a, b, c)
 
     def clamp(self, a: Any, bound: float) -> Any:
+        """Keep to ``[-bound, bound]``; NaN becomes the bound."""
         # Ordered comparisons are false for NaN, which therefore becomes the bound: it must
         # not become an index.
         low, high = self.constant(-bound), self.constant(bound)
@@ -123,7 +132,7 @@ def project_lanes(
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         sources_, factors_, count_, feature_, inputs_, column_, out_ = args
-        v = _Vectors(context, builder, inputs.dtype)
+        v = Vectors(context, builder, inputs.dtype)
         two = ir.Constant(count_.type, 2)
         sums = [cgutils.alloca_once_value(builder, v.constant(0.0)) for _ in range(2)]
         for total in sums:
@@ -154,7 +163,7 @@ def locate_lanes(
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         position_, column_, bins_, cell_, fraction_ = args
-        v = _Vectors(context, builder, position.dtype)
+        v = Vectors(context, builder, position.dtype)
         squashed = v.logistic(v.load(v.pointer(position, position_, [column_])))
         last = builder.sitofp(builder.sub(bins_, ir.Constant(bins_.type, 1)), v.scalar)
         location = builder.fmul(squashed, v.splat(last))
@@ -176,7 +185,7 @@ def logistic_lanes(typingctx: Any, x: Any, column: Any, out: Any) -> Any:
     """Logistic function of `LANES` numbers, as `locate_lanes` uses it."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        v = _Vectors(context, builder, x.dtype)
+        v = Vectors(context, builder, x.dtype)
         value = v.logistic(v.load(v.pointer(x, args[0], [args[1]])))
         v.store(value, v.pointer(out, args[2], [args[1]]))
         return context.get_dummy_value()
@@ -190,7 +199,7 @@ def add_row(typingctx: Any, out: Any, row: Any, weights: Any, index: Any, factor
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         out_, row_, weights_, index_, factor_ = args
-        v = _Vectors(context, builder, out.dtype)
+        v = Vectors(context, builder, out.dtype)
         splat = v.splat(factor_)
         width = v.shape(out, out_, 1)
         step = ir.Constant(width.type, LANES)
@@ -224,7 +233,7 @@ def add_grid(
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         change_, weights_, first_, bins_, cells_, fractions_, _ = args
-        v = _Vectors(context, builder, change.dtype)
+        v = Vectors(context, builder, change.dtype)
         index = bins_.type
         width = ir.Constant(index, len(vectors) * LANES)
         zero, one = ir.Constant(index, 0), ir.Constant(index, 1)
@@ -281,7 +290,7 @@ def subtract_run(
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         out_, matrix_, rows_, columns_, first_, last_, weights_, _ = args
-        v = _Vectors(context, builder, weights.dtype)
+        v = Vectors(context, builder, weights.dtype)
         index = first_.type
         zero = ir.Constant(index, 0)
         lanes = [ir.Constant(index, n * LANES) for n in range(len(vectors))]
@@ -336,7 +345,7 @@ def accumulate_row(
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         products_, row_, following_, cells_, values_, value_, gathered_ = args
-        v = _Vectors(context, builder, products.dtype)
+        v = Vectors(context, builder, products.dtype)
         index = row_.type
         zero, one = ir.Constant(index, 0), ir.Constant(index, 1)
         pair = ir.VectorType(v.scalar, 2)

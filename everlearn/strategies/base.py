@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -113,6 +114,10 @@ class Strategy:
     boundary_aware: ClassVar[bool] = True
     task_dependent: ClassVar[bool] = False
     retrains: ClassVar[bool] = False
+
+    def settings(self) -> dict[str, Any]:
+        """Return its settings by name."""
+        return dataclasses.asdict(self)
 
     def storage(
         self, widths: Mapping[str, int], seed: int | np.random.SeedSequence = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 
@@ -26,6 +27,15 @@ def goal_at(x: float, y: float) -> Any:
         return -np.hypot(next_obs[:, 0] - x, next_obs[:, 1] - y)
 
     return objective
+
+
+class Point(gymnasium.Env[Any, Any]):
+    """`step` as an environment, with spaces to be replaced."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.observation_space, self.action_space = OBSERVATIONS, ACTIONS
+        for name, value in attributes.items():
+            setattr(self, name, value)
 
 
 class CountingMemory:

@@ -7,15 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from everlearn.agents import AGENTS
+from everlearn.agents import AGENTS, BOUNDARY_AWARE
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.errors import DamagedFileError
 from everlearn.protocols import Agent
 
 TASK = "button-press"
-SMALL = {"features": 10, "candidates": 12, "elites": 3, "horizon": 4, "iterations": 2, "threads": 1}
-OPTIONS = {"oa": SMALL, "oa-paper": SMALL}
+PLANNER = {"candidates": 12, "elites": 3, "horizon": 4, "iterations": 2, "threads": 1}
+OPTIONS = {
+    "oa": {"features": 10, **PLANNER},
+    "mlp": {"hidden": 9, "layers": 2, "train_every": 5, **PLANNER},
+}
+"""Of each family, the first part of a name."""
 
 
 @pytest.fixture(params=AGENTS.names())
@@ -25,7 +29,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def make(name: str, seed: int = 0) -> tuple[ContinualBenchEnv, Agent]:
     env = ContinualBenchEnv(TASK)
-    agent = AGENTS.get(name)(env, seed, **OPTIONS.get(name, {}))
+    agent = AGENTS.get(name)(env, seed, **OPTIONS.get(name.partition("-")[0], {}))
     agent.begin_task(TASK, TASKS.get(TASK).objective())
     return env, agent
 
@@ -49,7 +53,7 @@ def play(env: ContinualBenchEnv, agent: Agent, steps: int, first: bool = True) -
 def test_follows_the_protocol(name: str):
     _, agent = make(name)
     assert isinstance(agent, Agent)
-    assert isinstance(agent.boundary_aware, bool)
+    assert agent.boundary_aware is (name in BOUNDARY_AWARE)
 
 
 def test_same_seed_same_actions(name: str):

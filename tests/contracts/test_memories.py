@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.models import OnlineWorldModel
+from everlearn.models.imagining import ImaginingModel
 from everlearn.models.memory import MEMORIES, build_memory
+from everlearn.models.mlp import MLPWorldModel
+from everlearn.strategies import PerfectMemory
 
 COMMANDS = {"commanded_position": ContinualBenchEnv.commanded_position, "gain": 30.0}
 GIVEN = {"commands": COMMANDS, "motion": COMMANDS}
 
 
-@pytest.fixture(params=MEMORIES.names())
-def model(request: pytest.FixtureRequest) -> OnlineWorldModel:
+MODELS: dict[str, Callable[..., Any]] = {
+    "online": partial(OnlineWorldModel, features=8, threads=1),
+    "mlp": partial(MLPWorldModel, strategy=PerfectMemory(), hidden=8, layers=2, threads=1),
+}
+
+
+@pytest.fixture(params=itertools.product(MODELS, MEMORIES.names()), ids="-".join)
+def model(request: pytest.FixtureRequest) -> ImaginingModel:
+    kind, name = request.param
     env = ContinualBenchEnv()
     spaces = env.observation_space, env.action_space
-    memory = build_memory(request.param, *spaces, **GIVEN.get(request.param, {}))
-    model = OnlineWorldModel(*spaces, features=8, memory=memory, threads=1)
+    memory = build_memory(name, *spaces, **GIVEN.get(name, {}))
+    model = MODELS[kind](*spaces, memory=memory)
     generator = np.random.default_rng(0)
     obs, state = env.reset()[0], None
     for _ in range(260):  # more than any warm-up
@@ -31,7 +46,7 @@ def model(request: pytest.FixtureRequest) -> OnlineWorldModel:
     return model
 
 
-def test_shapes_and_purity(model: OnlineWorldModel):
+def test_shapes_and_purity(model: ImaginingModel):
     memory = model.memory
     obs = np.stack([model.observation_space.sample() for _ in range(5)])
     action = np.zeros((5, 4))
@@ -43,7 +58,7 @@ def test_shapes_and_purity(model: OnlineWorldModel):
     np.testing.assert_array_equal(state, kept)
 
 
-def test_imagination_carries_it_like_single_steps(model: OnlineWorldModel):
+def test_imagination_carries_it_like_single_steps(model: ImaginingModel):
     memory, generator = model.memory, np.random.default_rng(1)
     obs = ContinualBenchEnv("door-open").reset()[0]
     actions = generator.uniform(-1, 1, (6, 7, 4))

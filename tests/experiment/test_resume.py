@@ -80,6 +80,17 @@ def test_signal_ends_with_a_snapshot(number, whole, tmp_path):
     assert outcome(folder)["lines"] == whole["oa"]["lines"]
 
 
+@pytest.mark.parametrize("agent", ["mlp-packnet", "mlp-si", "mlp-coreset"])
+def test_deep_agents_go_on_after_a_kill(agent, tmp_path):
+    """Weights, moments, masks, importance, reservoir, normalisers: all of it is in the file."""
+    config = tiny(agent, options={**tiny(agent).options, "train_every": 11})
+    uninterrupted(config, tmp_path / "whole")
+    folder = tmp_path / "run"
+    kill_at(start(config, folder), folder, 0.3)
+    assert finish(start(config, folder)) == 0
+    assert outcome(folder) == outcome(tmp_path / "whole")
+
+
 def test_stop_inside_an_evaluation_repeats_it(tmp_path):
     class StopInEvaluation(Listener):
         sent = False

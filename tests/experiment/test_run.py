@@ -240,8 +240,7 @@ def test_another_machine_is_noted(tmp_path):
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_agents_of_the_registry_can_be_run(name, tmp_path):
-    options = tiny("oa").options if name.startswith("oa") else {}
-    config = tiny(name, options=options, episodes_per_task=1, max_steps=3)
+    config = tiny(name, episodes_per_task=1, max_steps=3)
     assert execute(config, tmp_path / "run").finished
 
 

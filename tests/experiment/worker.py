@@ -28,10 +28,12 @@ SYSTEM_CALLS = ("write", "fsync", "replace", "rename", "mkdir", "unlink", "rmdir
 
 def tiny(agent: str = "random", **settings: Any) -> RunConfig:
     """A run of seconds that snapshots after every episode."""
-    small = {"features": 10, "candidates": 10, "elites": 5, "iterations": 1, "horizon": 5}
+    planner = {"candidates": 10, "elites": 5, "iterations": 1, "horizon": 5}
+    model = {"oa": {"features": 10}, "mlp": {"hidden": 8, "layers": 2, "train_every": 7}}
+    kind = agent.partition("-")[0]
     values: dict[str, Any] = {
         "agent": agent,
-        "options": small if agent == "oa" else {},
+        "options": {**model[kind], **planner} if kind in model else {},
         "tasks": ("window-close", "button-press"),
         "episodes_per_task": 3,
         "max_steps": 10,

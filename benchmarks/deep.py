@@ -1,0 +1,289 @@
+"""Speed of a decision with the deep model: our kernel, PyTorch, NumPy, and mbrl-lib.
+
+mbrl-lib needs other versions of its dependencies and so an interpreter of its own, which is
+named by the variable MBRL_PYTHON; without it that row is left out. `python -m benchmarks.deep`
+prints everything as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+
+from benchmarks import model as online
+from benchmarks.common import Row, interleaved
+from benchmarks.planner import TASK, Imagination
+from everlearn.continual_bench import TASKS
+from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.models.memory import CommandMemory, Memory
+from everlearn.models.mlp import MLPWorldModel
+from everlearn.models.network import torch_threads
+from everlearn.planning import CEMConfig, CEMPlanner
+from everlearn.protocols import FloatArray
+from everlearn.strategies import PerfectMemory
+
+LEARNED = 500
+"""Transitions the network has been trained on before anything is timed."""
+
+GOAL = (0.1, 0.6, 0.2)
+"""Where the hand should be, in the comparison with mbrl-lib: a reward of one line on each side."""
+
+NAME = "decision with the network (3 x 150 x 15 predictions and rewards)"
+
+
+def make_model(memory: Memory | None = None, threads: int = 1, **options: Any) -> MLPWorldModel:
+    """A network of the paper's size that has learned a walk."""
+    env = ContinualBenchEnv(TASK)
+    model = MLPWorldModel(
+        env.observation_space,
+        env.action_space,
+        PerfectMemory(),
+        memory=memory,
+        threads=threads,
+        **options,
+    )
+    for obs, action, next_obs, state in online.make_walk(LEARNED):
+        model.learn(obs, action, next_obs, None if memory is None else state)
+    return model
+
+
+def torch_rollout(model: MLPWorldModel, reuse: bool) -> Callable[..., FloatArray]:
+    """The same imagination in PyTorch, without gradients; `reuse` writes into kept buffers."""
+    position = ContinualBenchEnv.commanded_position
+    inputs, changes = model.normalisers
+    layers = [tensor.clone() for tensor in model.protection.weights(None)]
+    matrices, biases = [matrix.T.contiguous() for matrix in layers[0::2]], layers[1::2]
+    centre, deviation, change_centre, change_deviation, low, high = (
+        torch.tensor(np.asarray(values), dtype=torch.float32)
+        for values in (
+            inputs.centre,
+            inputs.deviation,
+            changes.centre,
+            changes.deviation,
+            model.inputs.low,
+            model.inputs.high,
+        )
+    )
+    nearest, furthest = torch.tensor(position.low), torch.tensor(position.high)
+    kept: dict[int, list[torch.Tensor]] = {}
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        if len(x) not in kept:
+            kept[len(x)] = [torch.empty(len(x), len(bias)) for bias in biases]
+        for i, (matrix, bias, out) in enumerate(zip(matrices, biases, kept[len(x)], strict=True)):
+            x = torch.addmm(bias, x, matrix, out=out if reuse else None)
+            if i < len(matrices) - 1:
+                x.relu_()
+        return x
+
+    @torch.inference_mode()
+    def rollout(obs: FloatArray, plans: FloatArray, memory: FloatArray) -> FloatArray:
+        actions = torch.from_numpy(np.asarray(plans, np.float32))
+        state = torch.tensor(np.asarray(obs), dtype=torch.float32).repeat(len(actions), 1)
+        command = torch.tensor(np.asarray(memory), dtype=torch.float32).repeat(len(actions), 1)
+        states = torch.empty(len(actions), actions.shape[1] + 1, state.shape[1])
+        states[:, 0] = state
+        for step in range(actions.shape[1]):
+            action = actions[:, step]
+            x = torch.cat([state, action, 30.0 * (command - state[:, :3])], 1)
+            change = forward((x - centre) / deviation) * change_deviation + change_centre
+            state = torch.clamp(state + change, low, high)
+            states[:, step + 1] = state
+            command = torch.clamp(command + position.scale * action[:, :3], nearest, furthest)
+        return states.numpy()
+
+    return rollout
+
+
+def numpy_rollout(model: MLPWorldModel) -> Callable[..., FloatArray]:
+    """The same imagination in NumPy, whose BLAS is another one."""
+    memory_rule = model.memory
+    inputs, changes = model.normalisers
+    layers = [tensor.numpy().copy() for tensor in model.protection.weights(None)]
+    matrices, biases = [np.ascontiguousarray(m.T) for m in layers[0::2]], layers[1::2]
+
+    def rollout(obs: FloatArray, plans: FloatArray, memory: FloatArray) -> FloatArray:
+        state = np.repeat(np.asarray(obs, np.float32)[None], len(plans), axis=0)
+        command = np.repeat(np.asarray(memory, np.float32)[None], len(plans), axis=0)
+        states = [state]
+        for step in range(plans.shape[1]):
+            action = plans[:, step]
+            x = np.concatenate([state, action, memory_rule.features(command, state)], axis=1)
+            x = inputs(x)
+            for i, (matrix, bias) in enumerate(zip(matrices, biases, strict=True)):
+                x = x @ matrix
+                x += bias
+                if i < len(matrices) - 1:
+                    np.maximum(x, 0, out=x)
+            change = x * changes.deviation + changes.centre
+            after = np.clip(state + change, model.inputs.low, model.inputs.high)
+            command = memory_rule.advance(command, state, action, after)
+            state = after.astype(np.float32)
+            states.append(state)
+        return np.stack(states, axis=1)
+
+    return rollout
+
+
+def measure() -> list[Row]:
+    """A decision for a task of the benchmark, by the same planner in each imagination."""
+    memory = CommandMemory(ContinualBenchEnv.commanded_position)
+    model = make_model(memory)
+    obs, _, _, state = online.make_walk(LEARNED + 1)[LEARNED]
+    sides: dict[str, Callable[..., FloatArray]] = {
+        "ours": model.rollout,
+        "torch addmm": torch_rollout(model, reuse=False),
+        "torch addmm into buffers": torch_rollout(model, reuse=True),
+        "NumPy sgemm": numpy_rollout(model),
+    }
+    plans = np.random.default_rng(1).uniform(-1, 1, (20, 15, 4)).astype(np.float32)
+    expected = model.rollout(obs, plans, state)
+    for name, rollout in sides.items():
+        gap = float(np.max(np.abs(rollout(obs, plans, state) - expected)))
+        if not gap < 1e-3:
+            raise RuntimeError(f"{name} imagines states that differ by {gap}; nothing to compare")
+    objective = TASKS.get(TASK).objective()
+    decisions = {
+        name: partial(
+            CEMPlanner(model.action_space).plan, Imagination(rollout), obs, objective, state
+        )
+        for name, rollout in sides.items()
+    }
+    with torch_threads(1), threadpool_limits(1, user_api="blas"):
+        seconds = interleaved(decisions, 10, rounds=9)
+    return [
+        Row(NAME, "everlearn, 1 thread", seconds["ours"], f"{name}, 1 thread", seconds[name])
+        for name in sides
+        if name != "ours"
+    ] + against_mbrl()
+
+
+class OtherSide:
+    """mbrl-lib in its own interpreter, which plans when asked to.
+
+    Parameters
+    ----------
+    python
+        That interpreter.
+    model
+        Whose network it is to use.
+    """
+
+    def __init__(self, python: str, model: MLPWorldModel) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        path = Path(self._folder.name) / "model.npz"
+        weights = [tensor.numpy() for tensor in model.protection.weights(None)]
+        inputs, changes = model.normalisers
+        # Its targets are not normalised: ours is taken into the last layer, as in our kernel.
+        weights[-2] = weights[-2] * changes.deviation[:, None]
+        weights[-1] = weights[-1] * changes.deviation + changes.centre
+        np.savez(
+            path,
+            centre=inputs.centre,
+            deviation=inputs.deviation,
+            goal=GOAL,
+            **{f"weights_{i}": weight.astype(np.float32) for i, weight in enumerate(weights)},
+        )
+        self._process = subprocess.Popen(
+            [python, str(Path(__file__).with_name("mbrl_side.py")), str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.versions = self.ask("versions")
+
+    def ask(self, *words: Any) -> Any:
+        """Send one line and wait for the answer to it."""
+        if self._process.stdin is None or self._process.stdout is None:
+            raise RuntimeError("the other side has no pipes")
+        self._process.stdin.write(json.dumps(words) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the other side ended with {self._process.wait()}")
+        return json.loads(answer)
+
+    def __enter__(self) -> OtherSide:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+def reach(obs: FloatArray, action: FloatArray, next_obs: FloatArray) -> FloatArray:
+    """Reward of the comparison: minus the hand's distance from `GOAL`."""
+    gap = next_obs[:, :3] - np.array(GOAL, next_obs.dtype)
+    return -np.sqrt((gap * gap).sum(axis=1))
+
+
+def against_mbrl() -> list[Row]:
+    """The same network, candidates, horizon, iterations and reward in mbrl-lib's planner."""
+    python = os.environ.get("MBRL_PYTHON")
+    if python is None:
+        return []
+    rows = []
+    model = make_model(clip=False)  # mbrl-lib has no bounds, and no memory
+    obs = np.asarray(online.make_walk(LEARNED + 1)[LEARNED][0], np.float32)
+    with OtherSide(python, model) as side:
+        plans = np.random.default_rng(1).uniform(-1, 1, (20, 15, 4)).astype(np.float32)
+        states = model.rollout(obs, plans)
+        ours = reach(obs, plans, states[:, 1:].reshape(-1, states.shape[2])).reshape(20, 15).sum(1)
+        theirs = np.array(side.ask("values", obs.tolist(), plans.tolist()))
+        gap = float(np.max(np.abs(ours - theirs)))
+        if not gap < 1e-3:
+            raise RuntimeError(f"mbrl-lib's returns differ by {gap}; nothing to compare")
+        for threads in sorted({1, numba.get_num_threads()}):
+            planning = make_planning(model, threads)
+            side.ask("threads", threads)
+            seconds = interleaved(
+                {"ours": partial(planning, obs), "theirs": partial(side.ask, "plan", 1)},
+                10,
+                rounds=15,
+            )
+            version = f"mbrl-lib {side.versions['mbrl']}"
+            rows.append(
+                Row(
+                    f"decision with the network, reward of one line, {threads} threads",
+                    "everlearn",
+                    seconds["ours"],
+                    f"{version}, torch {side.versions['torch']}",
+                    seconds["theirs"],
+                    at_least=2,
+                )
+            )
+    return rows
+
+
+def make_planning(model: MLPWorldModel, threads: int) -> Callable[[FloatArray], object]:
+    """A planner of ours as it runs with so many threads."""
+    planner = CEMPlanner(model.action_space, CEMConfig())
+
+    def plan(obs: FloatArray) -> object:
+        model._threads.count = threads
+        return planner.plan(model, obs, reach)
+
+    return plan
+
+
+if __name__ == "__main__":
+    print(json.dumps([row.as_dict() for row in measure()], indent=2))

@@ -1,0 +1,102 @@
+"""Cost of learning over a life: the online model's update, and trainings on a perfect memory.
+
+Both models live through the same stream, the scripts of the six tasks with noise, one task after
+the other. Processor time of one thread each, so that other work on the machine does not count.
+`python -m benchmarks.update_cost` prints JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from everlearn.agents.deep import DeepAgent
+from everlearn.agents.online import OnlineAgent
+from everlearn.continual_bench import PAPER_TASKS
+from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.continual_bench.scripted import ScriptedController
+from everlearn.experiment.machine import processor
+from everlearn.protocols import FloatArray
+
+STEPS_PER_TASK = 2_000
+NOISE = 0.5
+"""Standard deviation of the noise on the script's actions."""
+
+WINDOW = 250
+"""Steps that are summed up: those between two trainings."""
+
+Transition = tuple[FloatArray, FloatArray, FloatArray]
+
+
+def stream(seed: int = 0) -> Iterator[tuple[bool, Transition]]:
+    """Transitions, each with whether an episode starts with it."""
+    for place, task in enumerate(PAPER_TASKS):
+        env = ContinualBenchEnv(task)
+        left, episode = STEPS_PER_TASK, 0
+        while left:
+            controller = ScriptedController(task, NOISE, seed + 1000 * place + episode)
+            obs, _ = env.reset(seed=seed + episode)
+            first, over = True, False
+            while left and not over:
+                action = controller.act(obs)
+                after, _, terminated, truncated, _ = env.step(action)
+                yield first, (obs, action, after)
+                obs, first, over = after, False, terminated or truncated
+                left -= 1
+            episode += 1
+        env.close()
+
+
+def measure() -> dict[str, object]:
+    """Processor seconds a step of both, window by window."""
+    env = ContinualBenchEnv()
+    online = OnlineAgent.for_env(env, None, threads=1)
+    deep = DeepAgent.for_env(env, None, "perfect-memory", threads=1, train_every=WINDOW)
+    windows: list[dict[str, float]] = []
+    seconds = {"online": 0.0, "deep": 0.0}
+    for step, (first, (obs, action, after)) in enumerate(stream(), start=1):
+        for name, agent in (("online", online), ("deep", deep)):
+            if first:
+                agent.begin_episode()
+            began = time.process_time()
+            agent.observe(obs, action, after, 0.0, False)
+            seconds[name] += time.process_time() - began
+        if step % WINDOW == 0:
+            training = deep.model.last_training
+            windows.append(
+                {
+                    "step": step,
+                    "online_seconds_a_step": seconds["online"] / WINDOW,
+                    "online_cells": round(online.model.utilization * online.model.encoding.cells),
+                    "deep_seconds_a_step": seconds["deep"] / WINDOW,
+                    "deep_rows": training.rows,
+                    "deep_epochs": training.epochs,
+                    "deep_seconds_an_epoch": seconds["deep"] / training.epochs,
+                }
+            )
+            seconds = dict.fromkeys(seconds, 0.0)
+    return {
+        "what": "learning alone, one thread, processor seconds",
+        "processor": processor(),
+        "agents": {"online": "oa", "deep": "mlp-perfect-memory"},
+        "growth": growth(windows),
+        "windows": windows,
+    }
+
+
+def growth(windows: list[dict[str, float]]) -> dict[str, float]:
+    """Last quarter over the second one: the first fills caches and cells."""
+    quarter = len(windows) // 4
+    result = {}
+    for name in ("online_seconds_a_step", "deep_seconds_a_step", "deep_seconds_an_epoch"):
+        values = [window[name] for window in windows]
+        late, early = values[-quarter:], values[quarter : 2 * quarter]
+        result[name] = float(np.median(late) / np.median(early))
+    return result
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(), indent=1))

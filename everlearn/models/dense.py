@@ -1,0 +1,252 @@
+"""Imagination with a network of dense layers, compiled: one pass for the whole horizon.
+
+A block of `COLUMNS` candidates goes through all layers and all steps while its activations stay
+near the processor. Activations lie feature by feature, candidates side by side; a tile of
+`ROWS` outputs times `VECTORS` vectors of candidates is summed up in registers, which reads each
+number from memory once for many multiplications. Weights are packed in that order beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from everlearn.models.encoding import aligned_zeros
+from everlearn.models.kernels import FAST, advance_step, assemble_step
+from everlearn.models.simd import LANES, Vectors
+
+ROWS, VECTORS = 5, 5
+"""A tile: its 25 sums, 5 vectors of inputs and one of weights fill the 32 vector registers."""
+
+COLUMNS = VECTORS * LANES
+"""Candidates in a block."""
+
+_ROWS, _VECTORS = (0,) * ROWS, (0,) * VECTORS
+"""Their lengths are known when kernels are compiled."""
+
+Floats = npt.NDArray[np.float32]
+
+
+class DenseLayers(NamedTuple):
+    """Weights of all layers in one array, packed tile by tile, and where each layer lies."""
+
+    weights: Floats
+    biases: Floats
+    inputs: npt.NDArray[np.int64]
+    """Inputs of each layer."""
+    tiles: npt.NDArray[np.int64]
+    """Tiles of `ROWS` outputs of each layer."""
+
+
+def pack(matrices: Sequence[Floats], biases: Sequence[Floats]) -> DenseLayers:
+    """Pack layers ``outputs = matrix[O, I] @ inputs + bias[O]``; all but the last are rectified."""
+    inputs = np.array([matrix.shape[1] for matrix in matrices], np.int64)
+    tiles = np.array([-(-len(matrix) // ROWS) for matrix in matrices], np.int64)
+    total = int(np.sum(inputs * tiles) * ROWS)
+    weights = aligned_zeros((1, total), np.float32)[0]
+    offsets = np.zeros(int(tiles.sum()) * ROWS, np.float32)
+    place = line = 0
+    for matrix, bias, count in zip(matrices, biases, tiles, strict=True):
+        outputs, width = matrix.shape
+        rows = np.zeros((int(count) * ROWS, width), np.float32)
+        rows[:outputs] = matrix
+        tiled = rows.reshape(int(count), ROWS, width).transpose(0, 2, 1)
+        weights[place : place + rows.size] = tiled.ravel()
+        offsets[line : line + outputs] = bias
+        place += rows.size
+        line += len(rows)
+    return DenseLayers(weights, offsets, inputs, tiles)
+
+
+def imagine(
+    states: Floats,
+    actions: Floats,
+    memories: Floats,
+    layers: DenseLayers,
+    scaling: Floats,
+    bounds: Floats,
+    kind: int,
+    whole: npt.NDArray[np.int64],
+    real: Floats,
+) -> None:
+    """Fill ``states[N, 1:, S]`` from ``states[N, 0, S]`` along ``actions[N, H, A]``.
+
+    ``scaling[2, I]`` holds centre and multiplier of the inputs; the last layer's outputs are
+    changes of the state. ``memories[N, M]`` is advanced in place.
+    """
+    _imagine(
+        states, actions, memories, *layers, scaling, bounds, kind, whole, real, _ROWS, _VECTORS
+    )
+
+
+@intrinsic
+def _tile(
+    typingctx: Any,
+    out: Any,
+    row: Any,
+    weights: Any,
+    place: Any,
+    biases: Any,
+    line: Any,
+    inputs: Any,
+    count: Any,
+    rectify: Any,
+    rows: Any,
+    vectors: Any,
+) -> Any:
+    """``out[row + r] = bias[line + r] + sum_i weights[place + i R + r] inputs[i]``, all columns.
+
+    The sums of all columns and of as many rows as the tuple `rows` is long; negative ones
+    become zero if `rectify`, and NaN stays NaN.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        out_, row_, weights_, place_, biases_, line_, inputs_, count_, rectify_, _, _ = args
+        v = Vectors(context, builder, inputs.dtype)
+        index = row_.type
+        zero = ir.Constant(index, 0)
+        width = ir.Constant(index, len(vectors) * LANES)
+        height = ir.Constant(index, len(rows))
+        lanes = [ir.Constant(index, n * LANES) for n in range(len(vectors))]
+        totals = []
+        for r in range(len(rows)):
+            at = builder.add(line_, ir.Constant(index, r))
+            bias = v.splat(builder.load(v.pointer(biases, biases_, [at])))
+            totals.append([cgutils.alloca_once(builder, v.vector) for _ in lanes])
+            for total in totals[-1]:
+                builder.store(bias, total)
+        source = v.pointer(weights, weights_, [place_])
+        table = v.pointer(inputs, inputs_, [zero, zero])
+        with cgutils.for_range(builder, count_) as loop:
+            values = builder.gep(table, [builder.mul(loop.index, width)])
+            loaded = [v.load(builder.gep(values, [lane])) for lane in lanes]
+            factors = builder.gep(source, [builder.mul(loop.index, height)])
+            for r, sums in enumerate(totals):
+                factor = v.splat(builder.load(builder.gep(factors, [ir.Constant(index, r)])))
+                for value, total in zip(loaded, sums, strict=True):
+                    builder.store(v.fma(factor, value, builder.load(total)), total)
+        nothing = v.constant(0.0)
+        for r, sums in enumerate(totals):
+            target = v.pointer(out, out_, [builder.add(row_, ir.Constant(index, r)), zero])
+            for lane, total in zip(lanes, sums, strict=True):
+                value = builder.load(total)
+                negative = builder.and_(
+                    v.splat(rectify_), builder.fcmp_ordered("<", value, nothing)
+                )
+                v.store(builder.select(negative, nothing, value), builder.gep(target, [lane]))
+        return context.get_dummy_value()
+
+    whole = types.intp
+    signature = types.void(
+        out, whole, weights, whole, biases, whole, inputs, whole, types.boolean, rows, vectors
+    )
+    return signature, codegen
+
+
+@njit(cache=True)
+def _aligned(rows: int, columns: int) -> Any:
+    buffer = np.zeros(rows * columns + LANES, np.float32)
+    skip = (-buffer.ctypes.data % 64) // buffer.itemsize
+    return buffer[skip : skip + rows * columns].reshape((rows, columns))
+
+
+@njit(cache=True)
+def _imagine_block(
+    start: int,
+    stop: int,
+    states: Any,
+    actions: Any,
+    memories: Any,
+    weights: Any,
+    biases: Any,
+    inputs: Any,
+    tiles: Any,
+    scaling: Any,
+    bounds: Any,
+    kind: int,
+    whole: Any,
+    real: Any,
+    rows: Any,
+    vectors: Any,
+) -> None:
+    """Imagine candidates ``start`` to ``stop``, at most `COLUMNS`, along the whole horizon."""
+    height, columns = len(rows), len(vectors) * LANES
+    widest = max(inputs.max(), tiles.max() * height)
+    # Columns without a candidate hold zero inputs; their predictions are never read.
+    before, after = _aligned(widest, columns), _aligned(widest, columns)
+    count = stop - start
+    for step in range(actions.shape[1]):
+        assemble_step(
+            start, count, step, states, actions, memories, scaling, kind, whole, real, before
+        )
+        place = 0
+        line = 0
+        for layer in range(len(tiles)):
+            for tile in range(tiles[layer]):
+                _tile(
+                    after,
+                    tile * height,
+                    weights,
+                    place,
+                    biases,
+                    line,
+                    before,
+                    inputs[layer],
+                    layer < len(tiles) - 1,
+                    rows,
+                    vectors,
+                )
+                place += inputs[layer] * height
+                line += height
+            before, after = after, before
+        advance_step(
+            start, count, step, states, actions, memories, before.T, bounds, kind, whole, real
+        )
+
+
+@njit(cache=True, parallel=True, fastmath=FAST)
+def _imagine(
+    states: Any,
+    actions: Any,
+    memories: Any,
+    weights: Any,
+    biases: Any,
+    inputs: Any,
+    tiles: Any,
+    scaling: Any,
+    bounds: Any,
+    kind: int,
+    whole: Any,
+    real: Any,
+    rows: Any,
+    vectors: Any,
+) -> None:
+    total = states.shape[0]
+    blocks = (total + len(vectors) * LANES - 1) // (len(vectors) * LANES)
+    for b in prange(blocks):
+        # Even shares: two threads should end together.
+        _imagine_block(
+            b * total // blocks,
+            (b + 1) * total // blocks,
+            states,
+            actions,
+            memories,
+            weights,
+            biases,
+            inputs,
+            tiles,
+            scaling,
+            bounds,
+            kind,
+            whole,
+            real,
+            rows,
+            vectors,
+        )

@@ -1,0 +1,103 @@
+"""The compiled network against plain NumPy in float64."""
+
+from __future__ import annotations
+
+import itertools
+
+import numba
+import numpy as np
+import pytest
+
+from everlearn.models import dense, kernels
+
+ACTIONS = 2
+
+
+def network(sizes: list[int], seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    matrices, biases = [], []
+    for inputs, outputs in itertools.pairwise(sizes):
+        matrices.append((rng.normal(size=(outputs, inputs)) / inputs**0.5).astype(np.float32))
+        biases.append((0.1 * rng.normal(size=outputs)).astype(np.float32))
+    return matrices, biases
+
+
+def plain(matrices, biases, scaling, obs, actions, bound) -> np.ndarray:
+    """States [N, H + 1, S] by the definition."""
+    state = obs.astype(np.float64)
+    states = [state]
+    for step in range(actions.shape[1]):
+        x = np.concatenate([state, actions[:, step]], axis=1)
+        x = (x - scaling[0]) * scaling[1]
+        for layer, (matrix, bias) in enumerate(zip(matrices, biases, strict=True)):
+            x = x @ matrix.T.astype(np.float64) + bias
+            if layer < len(matrices) - 1:
+                x = np.maximum(x, 0)
+        state = np.clip(state + x, -bound, bound)
+        states.append(state)
+    return np.stack(states, axis=1)
+
+
+def compiled(matrices, biases, scaling, obs, actions, bound) -> np.ndarray:
+    size = obs.shape[1]
+    states = np.empty((len(obs), actions.shape[1] + 1, size), np.float32)
+    states[:, 0] = obs
+    bounds = np.stack([np.full(size, -bound), np.full(size, bound)]).astype(np.float32)
+    nothing = np.zeros((len(obs), 0), np.float32)
+    dense.imagine(
+        states,
+        actions,
+        nothing,
+        dense.pack(matrices, biases),
+        scaling.astype(np.float32),
+        bounds,
+        kernels.NO_MEMORY,
+        np.zeros(0, np.int64),
+        np.zeros(0, np.float32),
+    )
+    return states
+
+
+def case(count: int, hidden: list[int], size: int = 7, horizon: int = 4) -> tuple:
+    rng = np.random.default_rng(count)
+    inputs = size + ACTIONS
+    scaling = np.stack([rng.normal(size=inputs), rng.uniform(0.5, 2.0, inputs)])
+    obs = rng.normal(size=(count, size)).astype(np.float32)
+    actions = rng.uniform(-1, 1, (count, horizon, ACTIONS)).astype(np.float32)
+    return (*network([inputs, *hidden, size]), scaling, obs, actions, 3.0)
+
+
+@pytest.mark.parametrize("count", [1, 79, 80, 81, 150, 401])
+def test_any_number_of_candidates(count: int) -> None:
+    given = case(count, [11, 20])
+    np.testing.assert_allclose(compiled(*given), plain(*given), atol=2e-5)
+
+
+@pytest.mark.parametrize("hidden", [[], [1], [5, 4], [200, 200, 200, 200], [3, 33]])
+def test_any_layers(hidden: list[int]) -> None:
+    given = case(33, hidden)
+    expected = plain(*given)
+    np.testing.assert_allclose(compiled(*given), expected, atol=2e-5)
+    assert np.ptp(expected[:, -1]) > 0.5  # something happened
+    assert np.abs(expected[:, 1:]).max() <= 3.0
+
+
+def test_threads_change_no_bit() -> None:
+    given = case(300, [20, 20])
+    before = numba.get_num_threads()
+    found = []
+    try:
+        for threads in {1, before}:
+            numba.set_num_threads(threads)
+            found.append(compiled(*given))
+    finally:
+        numba.set_num_threads(before)
+    np.testing.assert_array_equal(found[0], found[-1])
+
+
+def test_what_is_not_a_number_stays_so_and_where_it_is() -> None:
+    matrices, biases, scaling, obs, actions, bound = case(90, [20])
+    obs[85, 2] = np.nan
+    states = compiled(matrices, biases, scaling, obs, actions, bound)
+    assert np.isnan(states[85, 1:]).all()
+    assert np.isfinite(np.delete(states, 85, axis=0)).all()
