@@ -12,15 +12,17 @@ import hashlib
 import json
 import math
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.errors import DamagedFileError, InvalidInputError
+from everlearn.errors import DamagedFileError, EverlearnError, InvalidInputError
 
 MAGIC = b"\x89EVLARN\n"
 DIGEST_SIZE = hashlib.sha256().digest_size
@@ -29,6 +31,9 @@ CHUNK = 1 << 24
 
 PLAIN_KINDS = "biufcSU"
 """Kinds of NumPy types that are plain bytes; objects would need pickle."""
+
+PLAIN_TYPE = re.compile(rf"[<>|=]?[{PLAIN_KINDS}][1-9]\d{{0,5}}")
+MAX_AXES, MAX_LENGTH = 16, 2**40
 
 
 def save_archive(
@@ -116,13 +121,14 @@ def load_archive(
                 f"{path} has version {header['version']} of {kind!r}, this everlearn reads up to "
                 f"{version}; install a newer everlearn"
             )
-        entries = [(e["name"], np.dtype(e["dtype"]), tuple(e["shape"])) for e in header["arrays"]]
+        entries = _entries(header["arrays"], path)
         content = sum(dtype.itemsize * math.prod(shape) for _, dtype, shape in entries)
         if file.tell() + content + DIGEST_SIZE != size:
             raise _damaged(path, f"{size} bytes long instead of {file.tell() + content + 32}")
         arrays = {}
         for name, dtype, shape in entries:
-            array = np.empty(shape, dtype)
+            with reading(path, "archive"):
+                array = np.empty(shape, dtype)
             for chunk in _chunks(array):
                 if file.readinto(chunk) != len(chunk):
                     raise _damaged(path, f"cut short inside {name!r}")
@@ -173,8 +179,87 @@ def _read_header(file: BinaryIO, path: Path, size: int, digest: Any) -> dict[str
     if file.read(DIGEST_SIZE) != expected:
         raise _damaged(path, "the checksum of its header does not match")
     digest.update(expected)
-    header: dict[str, Any] = json.loads(raw)
-    return header
+    # A checksum says that this was written, not by whom.
+    with reading(path, "archive"):
+        header = json.loads(raw)
+        found = [type(header[name]) for name in ("kind", "version", "meta", "arrays")]
+        if found != [str, int, dict, list]:
+            raise ValueError(f"its header has {found}")
+        return dict(header)
+
+
+def _entries(arrays: list[Any], path: Path) -> list[tuple[str, np.dtype[Any], tuple[int, ...]]]:
+    """Names, types and shapes of the arrays in a file; only such as hold plain bytes."""
+    found = []
+    with reading(path, "archive"):
+        for entry in arrays:
+            name, code, shape = entry["name"], entry["dtype"], entry["shape"]
+            if not isinstance(name, str) or not PLAIN_TYPE.fullmatch(code):
+                raise ValueError(f"array {name!r} has type {code!r}")
+            if len(shape) > MAX_AXES or any(
+                type(length) is not int or not 0 <= length < MAX_LENGTH for length in shape
+            ):
+                raise ValueError(f"array {name!r} has shape {shape}")
+            found.append((name, np.dtype(code), tuple(shape)))
+        if len({name for name, _, _ in found}) != len(found):
+            raise ValueError("two of its arrays have one name")
+    return found
+
+
+@contextmanager
+def reading(path: str | Path, what: str) -> Iterator[None]:
+    """Within, whatever foreign content trips over becomes a `DamagedFileError`.
+
+    Everything read from a file is data that somebody else may have written. Errors of this
+    package pass through.
+
+    Parameters
+    ----------
+    path
+        What is read, for the message.
+    what
+        What it should hold, for the message.
+    """
+    try:
+        yield
+    except EverlearnError:
+        raise
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise DamagedFileError(
+            f"{path} holds no usable {what} ({type(error).__name__}: {error}); use another copy"
+        ) from error
+
+
+def check_arrays(
+    arrays: Mapping[str, npt.NDArray[Any]], expected: Mapping[str, tuple[str, tuple[int, ...]]]
+) -> None:
+    """Refuse a state whose arrays are not the expected ones.
+
+    Parameters
+    ----------
+    arrays
+        What was given, by name.
+    expected
+        For each name the kinds of NumPy types that will do, and the shape.
+    """
+    if set(arrays) != set(expected):
+        odd = sorted(set(arrays) ^ set(expected))
+        raise InvalidInputError(f"a state has arrays that do not belong or are missing: {odd[:5]}")
+    for name, (kinds, shape) in expected.items():
+        array = arrays[name]
+        if array.dtype.kind not in kinds or array.shape != shape:
+            raise InvalidInputError(
+                f"{name!r} of a state is {array.dtype} of shape {array.shape}; expected a type of "
+                f"kind {kinds!r} and shape {shape}"
+            )
 
 
 def _contiguous_parts(array: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:

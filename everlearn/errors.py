@@ -37,3 +37,11 @@ class MemoryLimitError(EverlearnError, MemoryError):
 
 class MissingExtraError(EverlearnError, ImportError):
     """An optional dependency is not installed; the message names the extra that adds it."""
+
+
+def given(value: object) -> str:
+    """Return a value as messages show it: short, whatever it is."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
+        return f"a whole number of {value.bit_length()} bits"  # Python refuses to write it out
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from everlearn.errors import InvalidInputError, UnknownNameError
+from everlearn.errors import InvalidInputError, UnknownNameError, given
 
 T = TypeVar("T")
+
+NAME = re.compile(r"\w[\w.-]*")
 
 
 class Registry(Generic[T]):
@@ -26,8 +29,12 @@ class Registry(Generic[T]):
 
     def register(self, name: str, item: T, *, replace: bool = False) -> T:
         """Store `item` under `name` and return it; a name is taken only once unless `replace`."""
-        if not name or not name.strip() == name:
-            raise InvalidInputError(f"{self.kind} name {name!r} must be a non-empty word")
+        # Names become parts of paths and of tables.
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise InvalidInputError(
+                f"{self.kind} name {given(name)} must be a word of letters, digits, '.', '-' and "
+                "'_' that begins with a letter or digit"
+            )
         if name in self._items and not replace:
             raise InvalidInputError(
                 f"{self.kind} {name!r} is already registered; pass replace=True to override it"
@@ -53,9 +60,10 @@ class Registry(Generic[T]):
 
     def _unknown(self, name: object) -> str:
         known = ", ".join(self._items) or "none registered"
-        close = difflib.get_close_matches(str(name), list(self._items), n=1)
+        word = name[:100] if isinstance(name, str) else ""
+        close = difflib.get_close_matches(word, list(self._items), n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        return f"unknown {self.kind} {name!r}; known: {known}.{hint}"
+        return f"unknown {self.kind} {given(name)}; known: {known}.{hint}"
 
     def __contains__(self, name: object) -> bool:
         return name in self._items

@@ -21,7 +21,8 @@ from gymnasium import spaces
 
 from everlearn.agents.options import OnlineOptions, build, defaults_for
 from everlearn.agents.patience import Patience
-from everlearn.archive import load_archive, save_archive
+from everlearn.archive import check_arrays, load_archive, reading, save_archive
+from everlearn.checks import as_numbers
 from everlearn.errors import InvalidInputError, NotReadyError
 from everlearn.planning import Plan, Planner
 from everlearn.protocols import FloatArray, Objective
@@ -252,18 +253,22 @@ class OnlineAgent:
                 "load; load into that agent"
             )
         arrays, meta = load_archive(path, self.kind, VERSION)
-        # What can fail comes first, on copies; the model, which replaces itself or raises,
-        # is the last that may refuse.
-        planner = self.planner.spawn(0)
-        planner.restore(_part(arrays, "planner/"), meta["planner"])
-        steps, episodes = int(meta["agent"]["steps"]), int(meta["agent"]["episodes"])
-        patience = None if self.patience is None else self.patience.spawn(0)
-        if patience is not None:
-            patience.restore(meta["agent"]["patience"])
-        self.model.restore(_part(arrays, "model/"), meta["model"])
+        with reading(path, "online agent"):
+            # What can fail comes first, on copies; the model, which replaces itself or raises,
+            # is the last that may refuse.
+            planner = self.planner.spawn(0)
+            planner.restore(_part(arrays, "planner/"), meta["planner"])
+            steps, episodes = int(meta["agent"]["steps"]), int(meta["agent"]["episodes"])
+            patience = None if self.patience is None else self.patience.spawn(0)
+            if patience is not None:
+                patience.restore(meta["agent"]["patience"])
+            state = arrays.get("agent/memory")
+            if state is not None:
+                check_arrays({"memory": state}, {"memory": ("f", (self.model.memory.size,))})
+            self.model.restore(_part(arrays, "model/"), meta["model"])
         self.planner, self.patience = planner, patience
         self.steps, self.episodes = steps, episodes
-        self._memory_state = arrays.get("agent/memory")
+        self._memory_state = state
         self.last_plan = None
 
 
@@ -283,8 +288,8 @@ def _part(arrays: dict[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDA
 
 def _checked(what: str, value: FloatArray, space: spaces.Box) -> FloatArray:
     """Return `value` as an array, or refuse a wrong shape, type or number."""
-    array = np.asarray(value)
-    if array.shape != space.shape or array.dtype.kind not in "fiu":
+    array = as_numbers(value, what)
+    if array.shape != space.shape:
         raise InvalidInputError(
             f"{what} is {array.dtype} of shape {array.shape}; expected numbers of shape "
             f"{space.shape}"

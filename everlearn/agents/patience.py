@@ -115,7 +115,9 @@ class Patience:
             best = -np.inf if state["best"] is None else float(state["best"])
             waited, left, bursts = (int(state[name]) for name in ("waited", "left", "bursts"))
             direction = np.array(state["direction"], np.float64)
-        except (KeyError, TypeError, ValueError) as error:
+            if min(waited, left, bursts) < 0 or not np.isfinite(direction).all():
+                raise ValueError("counts are at least 0 and directions finite")
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise InvalidInputError(f"the stored patience is not usable: {error}") from error
         if direction.shape != self._moved.shape:
             raise InvalidInputError(

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.archive import load_archive, save_archive
-from everlearn.errors import DamagedFileError, InvalidInputError
+from everlearn.archive import load_archive, reading, save_archive
+from everlearn.errors import InvalidInputError
 from everlearn.planning.imagination import action_bounds
 from everlearn.protocols import FloatArray, Objective
 
@@ -78,8 +78,6 @@ class RandomAgent:
         """Take over what `save` wrote; a damaged or foreign file changes nothing."""
         _, meta = load_archive(path, KIND, VERSION)
         generator = np.random.default_rng(0)
-        try:
+        with reading(path, "generator"):
             generator.bit_generator.state = meta["generator"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise DamagedFileError(f"{path} holds no usable generator: {error}") from error
         self._generator = generator

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.archive import load_archive, save_archive
+from everlearn.archive import load_archive, reading, save_archive
 from everlearn.continual_bench.scripted import ScriptedController
-from everlearn.errors import DamagedFileError, InvalidInputError, NotReadyError
+from everlearn.errors import InvalidInputError, NotReadyError
 from everlearn.protocols import FloatArray, Objective
 
 KIND = "everlearn-scripted-agent"
@@ -83,12 +83,12 @@ class ScriptedAgent:
         """
         _, meta = load_archive(path, KIND, VERSION)
         generator = np.random.default_rng(0)
-        try:
+        with reading(path, "scripted agent"):
             generator.bit_generator.state = meta["generator"]
             place = meta["place"]
             phase, steps = (0, 0) if place is None else (int(place[0]), int(place[1]))
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise DamagedFileError(f"{path} holds no usable scripted agent: {error}") from error
+            if min(phase, steps) < 0:
+                raise ValueError(f"place {place}")
         if self._controller is not None:
             if phase >= len(self._controller.phases):
                 raise InvalidInputError(

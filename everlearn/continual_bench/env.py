@@ -11,12 +11,13 @@ import mujoco
 import numpy as np
 from gymnasium import spaces
 
+from everlearn.checks import as_numbers, check_number, check_whole
 from everlearn.continual_bench import observation, rewards
 from everlearn.continual_bench.observation import ObservationReader
 from everlearn.continual_bench.scene import build_model
 from everlearn.continual_bench.start import MAX_RESET_NOISE, SPREAD, SUBSTEPS, settle
 from everlearn.continual_bench.tasks import PAPER_TASKS, TASKS, Task
-from everlearn.errors import InvalidInputError, NotReadyError
+from everlearn.errors import InvalidInputError, NotReadyError, given
 from everlearn.protocols import FloatArray, Objective
 
 if TYPE_CHECKING:
@@ -144,6 +145,9 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
     ) -> tuple[FloatArray, dict[str, Any]]:
         """Start an episode, of another task if ``options["task"]`` names one."""
         task = self._chosen(options)
+        if seed is not None:
+            seed = int(seed) if isinstance(seed, np.integer) else seed
+            check_whole("seed", seed, 0)
         super().reset(seed=seed)
         self._task = task
         noise = self.reset_noise
@@ -239,8 +243,14 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
             "fingers": len(self._fingers),
             "start": len(self._start),
         }
+        check_whole("steps of a state", state.steps, 0, MAX_STEPS)
+        check_number("opening of a state", state.opening, -1.0, 1.0)
+        if not isinstance(state.running, bool):
+            raise InvalidInputError(f"running of a state is {given(state.running)}")
+        values: dict[str, FloatArray] = {}
         for name, size in sizes.items():
-            value = np.asarray(getattr(state, name))
+            value = as_numbers(getattr(state, name), f"{name} of a state")
+            values[name] = value.astype(np.float64, copy=False)
             if value.shape != (size,) or not np.isfinite(value).all():
                 raise InvalidInputError(
                     f"{name} of a state must be {size} finite numbers, got shape {value.shape}"
@@ -252,12 +262,12 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
             raise InvalidInputError(f"the generator of a state is unreadable: {error}") from error
         self.np_random = generator
         self._task = task
-        mujoco.mj_setState(self.model, self.data, state.physics, _INTEGRATION)
+        mujoco.mj_setState(self.model, self.data, values["physics"], _INTEGRATION)
         mujoco.mj_forward(self.model, self.data)  # for cameras; it also moves the warm start
-        mujoco.mj_setState(self.model, self.data, state.physics, _INTEGRATION)
-        self._obs[:] = state.observation
-        self._fingers[:] = state.fingers
-        self._start = np.array(state.start)
+        mujoco.mj_setState(self.model, self.data, values["physics"], _INTEGRATION)
+        self._obs[:] = values["observation"]
+        self._fingers[:] = values["fingers"]
+        self._start = values["start"].copy()
         self._opening = state.opening
         self._steps = state.steps
         self._running = state.running
@@ -265,6 +275,8 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
     # -- parts --------------------------------------------------------------------------
 
     def _chosen(self, options: dict[str, Any] | None) -> Task:
+        if options is not None and not isinstance(options, dict):
+            raise InvalidInputError(f"reset options are {given(options)}; expected a dictionary")
         unknown = set(options or ()) - {"task"}
         if unknown:
             raise InvalidInputError(
@@ -273,11 +285,7 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
         return TASKS.get(options["task"]) if options and "task" in options else self._task
 
     def _checked(self, action: FloatArray) -> FloatArray:
-        array = np.asarray(action)
-        if array.dtype.kind not in "fiu":
-            raise InvalidInputError(
-                f"an action is four numbers (dx, dy, dz, gripper), got dtype {array.dtype}"
-            )
+        array = as_numbers(action, "an action (dx, dy, dz, gripper)")
         if array.shape != (4,):
             raise InvalidInputError(
                 f"an action has shape (4,): (dx, dy, dz, gripper), got shape {array.shape}"

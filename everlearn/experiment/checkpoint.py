@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from everlearn.archive import load_archive, save_archive, sync_folder
+from everlearn.archive import load_archive, reading, save_archive, sync_folder
+from everlearn.checks import check_whole
 from everlearn.errors import DamagedFileError, EverlearnError, InvalidInputError
-from everlearn.experiment.config import check_whole
 from everlearn.experiment.store import Notify, storing
 from everlearn.protocols import Agent
 
@@ -128,12 +128,10 @@ def names(folder: Path) -> list[str]:
 def read_snapshot(path: Path) -> Snapshot:
     """Read a snapshot's state; raises `DamagedFileError` or `FileNotFoundError`."""
     _, meta = load_archive(path / STATE, KIND, VERSION)
-    try:
+    with reading(path / STATE, "state of a run"):
         offset, digest = meta.pop("offset"), meta.pop("digest", None)
         check_whole("offset", offset, 0)
         return Snapshot(path, RunState(**meta), offset, digest)
-    except (KeyError, TypeError, InvalidInputError) as error:
-        raise DamagedFileError(f"{path / STATE} holds no state of a run: {error}") from error
 
 
 def newest_usable(

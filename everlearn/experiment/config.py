@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from everlearn.agents import AGENTS
+from everlearn.checks import check_number, check_whole
 from everlearn.continual_bench import PAPER_TASKS, TASKS
 from everlearn.continual_bench.env import MAX_RESET_NOISE, MAX_STEPS
-from everlearn.errors import InvalidInputError, UnknownNameError
+from everlearn.errors import InvalidInputError, UnknownNameError, given
+
+MAX_SEED = 2**64 - 1
 
 VERSION = 1
 """Version of the JSON form; readers refuse what is newer."""
@@ -111,15 +115,19 @@ class RunConfig:
         object.__setattr__(self, "tasks", tuple(self.tasks))
         check_whole("episodes_per_task", self.episodes_per_task, 1)
         check_whole("max_steps", self.max_steps, 1, MAX_STEPS)
-        check_whole("seed", self.seed, 0)
+        check_whole("seed", self.seed, 0, MAX_SEED)
         if self.threads is not None:
             check_whole("threads", self.threads, 1)
+        if self.preset is not None and not _is_word(self.preset):
+            raise InvalidInputError(
+                f"preset is {given(self.preset)}; expected a name of letters, digits, - and _"
+            )
         if not isinstance(self.evaluation, EvaluationSchedule):
             raise InvalidInputError(
                 f"evaluation is {self.evaluation!r}; expected an EvaluationSchedule"
             )
-        _check_number("reset_noise", self.reset_noise, 0.0, MAX_RESET_NOISE)
-        _check_number("checkpoint_seconds", self.checkpoint_seconds, 0.0, float("inf"))
+        check_number("reset_noise", self.reset_noise, 0.0, MAX_RESET_NOISE)
+        check_number("checkpoint_seconds", self.checkpoint_seconds, 0.0, float("inf"))
         for name in ("record", "tensorboard", "wandb"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInputError(
@@ -139,7 +147,7 @@ class RunConfig:
         try:
             # What the run saves is what it runs with: values as they come back from JSON.
             plain: dict[str, Any] = json.loads(json.dumps(dict(self.options), allow_nan=False))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInputError(f"agent options must be plain JSON values: {error}") from error
         return plain
 
@@ -166,7 +174,7 @@ class RunConfig:
         """
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidInputError(f"{source} is not JSON: {error}") from error
         if not isinstance(values, dict):
             raise InvalidInputError(f"{source} is {type(values).__name__}; expected an object")
@@ -197,6 +205,8 @@ class RunConfig:
             raise InvalidInputError(
                 f"no config at {path}; give the config.json of a run or a file like it"
             ) from None
+        except UnicodeDecodeError as error:
+            raise InvalidInputError(f"{path} is not JSON: {error}") from error
         return cls.from_json(text, str(path))
 
     def differences(self, other: RunConfig) -> list[str]:
@@ -220,18 +230,9 @@ def check_known(values: Mapping[str, Any], kind: type[Any], source: str) -> None
             )
 
 
-def check_whole(name: str, value: object, low: int, high: int | None = None) -> None:
-    """Refuse anything but a whole number in the range."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or value < low or (high is not None and value > high):  # type: ignore[operator]
-        limits = f"of at least {low}" if high is None else f"from {low} to {high}"
-        raise InvalidInputError(f"{name} is {value!r}; expected a whole number {limits}")
-
-
-def _check_number(name: str, value: object, low: float, high: float) -> None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not low <= value <= high:  # type: ignore[operator]
-        raise InvalidInputError(f"{name} is {value!r}; expected a number from {low} to {high}")
+def _is_word(value: object) -> bool:
+    """Whether a name can be part of the name of a folder."""
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,100}", value) is not None
 
 
 def _plain(value: object) -> str:

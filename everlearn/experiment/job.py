@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from everlearn.errors import EverlearnError, InvalidInputError
-from everlearn.experiment.config import RunConfig, check_whole
+from everlearn.checks import check_positive, check_whole
+from everlearn.errors import EverlearnError
+from everlearn.experiment.config import RunConfig
 from everlearn.experiment.lock import FolderInUseError
 from everlearn.experiment.places import open_place
 from everlearn.experiment.run import execute
@@ -67,10 +68,8 @@ class Resources:
 
     def __post_init__(self) -> None:
         check_whole("threads", self.threads, 1)
-        if self.memory_gb is not None and not 0 < self.memory_gb < float("inf"):
-            raise InvalidInputError(
-                f"memory_gb is {self.memory_gb!r}; expected a positive number of GB"
-            )
+        if self.memory_gb is not None:
+            check_positive("memory_gb", self.memory_gb)
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from everlearn.checks import check_whole
 from everlearn.errors import InvalidInputError
 from everlearn.experiment.board import Board
 from everlearn.experiment.cluster import RayCluster
-from everlearn.experiment.config import check_whole
 from everlearn.experiment.job import Job, Outcome, Resources
 from everlearn.experiment.lock import locked
 from everlearn.experiment.places import is_url, open_place

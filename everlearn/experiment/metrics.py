@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from everlearn.checks import as_numbers
 from everlearn.errors import InvalidInputError
 
 Floats = npt.NDArray[np.float64]
@@ -44,10 +45,10 @@ def regret_online(success: npt.ArrayLike, lengths: npt.ArrayLike | None = None) 
 
 def regret_curve(success: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> Floats:
     """Return `regret_online` after each training episode, ``[N]``."""
-    missed = 1.0 - np.asarray(success, dtype=np.float64)
+    missed = 1.0 - _numbers(success, "success")
     if missed.ndim != 1:
         raise InvalidInputError(f"success has shape {missed.shape}; expected one flag an episode")
-    weights = np.ones_like(missed) if lengths is None else np.asarray(lengths, dtype=np.float64)
+    weights = np.ones_like(missed) if lengths is None else _numbers(lengths, "lengths")
     if weights.shape != missed.shape or (weights <= 0).any():
         raise InvalidInputError(
             f"lengths must be {len(missed)} positive numbers; got shape {weights.shape}"
@@ -65,7 +66,7 @@ def regret_eval(times: npt.ArrayLike, p: npt.ArrayLike, periods: Sequence[Period
     seen before, that is its value at the start of the period. NaN if some period has no
     evaluation of its task.
     """
-    times, table = _points(times, p)
+    times, table = _points(times, p, periods)
     area, whole = 0.0, 0.0
     for task, start, end in periods:
         inside = (times >= start) & (times <= end) & ~np.isnan(table[:, task])
@@ -92,7 +93,7 @@ def forgetting_by_task(
     times: npt.ArrayLike, p: npt.ArrayLike, periods: Sequence[Period]
 ) -> dict[int, float]:
     """Forgetting of each task, by its column."""
-    times, table = _points(times, p)
+    times, table = _points(times, p, periods)
     if not periods:
         return {}
     last_end = {task: end for task, _, end in periods}
@@ -123,7 +124,7 @@ def forward_transfer(
         Mean of the one minus mean of the other; NaN where too few episodes were run.
     """
     count = first_episodes(budget, share)
-    first, second = (np.asarray(flags, dtype=np.float64)[:count] for flags in (success, alone))
+    first, second = (np.atleast_1d(_numbers(flags, "flags"))[:count] for flags in (success, alone))
     if len(first) < count or len(second) < count:
         return math.nan
     return float(first.mean() - second.mean())
@@ -141,8 +142,12 @@ def _at(times: Floats, table: Floats, time: float, task: int) -> float:
     return float(table[rows[-1], task]) if len(rows) else math.nan
 
 
+def _numbers(values: object, name: str) -> Floats:
+    return as_numbers(values, name, flags=True).astype(np.float64, copy=False)
+
+
 def _table(p: npt.ArrayLike) -> Floats:
-    table = np.asarray(p, dtype=np.float64)
+    table = _numbers(p, "p")
     if table.ndim != 2:
         raise InvalidInputError(f"p has shape {table.shape}; expected [points, tasks]")
     if ((table < 0) | (table > 1)).any():
@@ -152,10 +157,12 @@ def _table(p: npt.ArrayLike) -> Floats:
     return table
 
 
-def _points(times: Any, p: npt.ArrayLike) -> tuple[Floats, Floats]:
-    when, table = np.asarray(times, dtype=np.float64), _table(p)
+def _points(times: Any, p: npt.ArrayLike, periods: Sequence[Period]) -> tuple[Floats, Floats]:
+    when, table = _numbers(times, "times"), _table(p)
     if when.shape != (len(table),) or (np.diff(when) < 0).any():
         raise InvalidInputError(
             f"times must be {len(table)} numbers in order, one a row of p; got shape {when.shape}"
         )
+    if any(not 0 <= task < table.shape[1] for task, _, _ in periods):
+        raise InvalidInputError(f"periods name tasks beyond the {table.shape[1]} columns of p")
     return when, table

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from everlearn.archive import load_archive, save_archive
+from everlearn.archive import load_archive, reading, save_archive
 from everlearn.errors import DamagedFileError, EverlearnError, InvalidInputError, MissingExtraError
 from everlearn.experiment import checkpoint
 from everlearn.experiment.config import RunConfig
@@ -139,8 +139,9 @@ class Mirror:
             try:
                 self._fs.get_file(self._at(SNAPSHOTS, name + SUFFIX), str(packed))
                 arrays, _ = load_archive(packed, KIND, VERSION)
-                parts = [arrays[part] for part in (METRICS, checkpoint.AGENT, checkpoint.STATE)]
-            except (DamagedFileError, FileNotFoundError, KeyError) as error:
+                with reading(packed, "snapshot"):
+                    parts = [arrays[part] for part in (METRICS, checkpoint.AGENT, checkpoint.STATE)]
+            except (DamagedFileError, FileNotFoundError) as error:
                 reasons.append(f"{name}: {error}")
                 notify(f"snapshot {name} at {self.url} cannot be used: {error}")
                 continue

@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+from everlearn.checks import check_whole
 from everlearn.continual_bench import TASKS
 from everlearn.errors import InvalidInputError
 from everlearn.experiment import protocol
 from everlearn.experiment.checkpoint import RunState, newest_usable
-from everlearn.experiment.config import RunConfig, check_whole
+from everlearn.experiment.config import RunConfig
 from everlearn.experiment.evaluation import Evaluator, LearningAgent
 from everlearn.experiment.run import make, restore_agent
 from everlearn.experiment.store import CHECKPOINTS, CONFIG, Notify

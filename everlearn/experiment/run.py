@@ -240,10 +240,11 @@ class _Runner:
 def restore_agent(config: RunConfig, snapshot: Snapshot, agent: Any) -> None:
     """Load an agent from a snapshot; its objective is a function and must be given anew."""
     state = snapshot.state
-    if state.episode > config.episodes or state.begun >= len(config.tasks):
+    begun = protocol.position(config, state.episode - 1).entry if state.episode else -1
+    if state.episode > config.episodes or state.begun != begun or snapshot.path.name != state.name:
         raise DamagedFileError(
-            f"{snapshot.path} stands after episode {state.episode} in entry {state.begun}, but "
-            f"the run has {config.episodes} episodes and {len(config.tasks)} entries"
+            f"{snapshot.path} stands after episode {state.episode} in entry {state.begun} of the "
+            f"sequence, which is no place of this run of {config.episodes} episodes"
         )
     if state.begun >= 0:
         task = config.tasks[state.begun]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from everlearn.errors import DamagedFileError
 from everlearn.experiment import metrics
 from everlearn.experiment.config import EvaluationSchedule, RunConfig
 from everlearn.experiment.store import CONFIG, METRICS, SINGLE
@@ -58,6 +59,11 @@ def evaluations(config: RunConfig, columns: Columns) -> Evaluations:
     episodes, rows = np.unique(columns["episode"], return_inverse=True)
     steps, p = np.zeros(len(episodes)), np.full((len(episodes), len(tasks)), np.nan)
     place = {task: column for column, task in enumerate(tasks)}
+    if unknown := set(columns["task"]) - set(place):
+        raise DamagedFileError(
+            f"the metrics have evaluations of {sorted(unknown)[0]!r}, which is no task of the run; "
+            "use the config that they were written with"
+        )
     steps[rows] = columns["step"]
     p[rows, [place[task] for task in columns["task"]]] = columns["success_rate"]
     return Evaluations(tasks, episodes.astype(np.float64), steps, p)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.archive import load_archive, save_archive
+from everlearn.archive import check_arrays, load_archive, reading, save_archive
 from everlearn.errors import InvalidInputError
 from everlearn.models.memory import build_memory
 
@@ -46,8 +46,7 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
         "carried": learner.carried[:, :size].copy(),
     }
     arrays |= space_arrays(model)
-    widths = (size, model.inputs.actions, size, model.memory.size)
-    for i, (name, width) in enumerate(zip(PENDING, widths, strict=True)):
+    for i, (name, width) in enumerate(zip(PENDING, _widths(model), strict=True)):
         parts = [kept[i] for kept in model.pending]
         arrays[f"pending/{name}"] = np.concatenate(parts) if parts else np.zeros((0, width))
     meta = {
@@ -63,7 +62,9 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
 
 def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any]) -> None:
     """Put a state into `model`, after checking that it fits; see `OnlineWorldModel.restore`."""
+    _check_facts(meta)
     check_fits(model, arrays, meta)
+    _check_arrays(model, arrays)
     size = model.inputs.observations
     learner = model.learner
     # The type that learning had reached, which need not be this model's at present.
@@ -120,8 +121,74 @@ def check_fits(model: Any, arrays: Arrays, meta: dict[str, Any]) -> None:
             f"the state was saved with memory {meta['memory']}, this model has {memory}"
         )
     for name, bound in space_arrays(model).items():
-        if not np.array_equal(arrays[name], bound):
+        if not np.array_equal(arrays.get(name, ()), bound):
             raise InvalidInputError("the state was saved for other spaces than this model's")
+
+
+def _widths(model: OnlineWorldModel) -> tuple[int, ...]:
+    """Numbers in each part of a transition, in the order of `PENDING`."""
+    size = model.inputs.observations
+    return size, model.inputs.actions, size, model.memory.size
+
+
+def _check_facts(meta: dict[str, Any]) -> None:
+    """Refuse facts of a type that they never have."""
+    kinds: dict[str, tuple[type, ...]] = {
+        "config": (dict,),
+        "memory": (dict,),
+        "steps": (int,),
+        "frozen": (bool,),
+        "previous_ridge": (int, float),
+        "fallbacks": (int,),
+    }
+    for name, kind in kinds.items():
+        if type(meta.get(name)) not in kind:
+            raise InvalidInputError(f"{name!r} of a state is {meta.get(name)!r}; not usable")
+    if min(meta["steps"], meta["fallbacks"]) < 0:
+        raise InvalidInputError("a state counts steps and fallbacks from 0 on")
+
+
+def _check_arrays(model: OnlineWorldModel, arrays: Arrays) -> None:
+    """Refuse arrays that do not fit the model or each other.
+
+    The compiled kernels trust every index, so nothing may get past this.
+    """
+    size, total = model.inputs.observations, model.encoding.cells
+    used, previous, kept = (
+        len(np.atleast_1d(arrays.get(name, ()))) for name in ("cells", "previous", "pending/obs")
+    )
+    rows, inputs = model.encoding.features * model.encoding.grid_dim, model.encoding.inputs
+    # A column for the constant input came later: files from before do without.
+    columns = inputs + (arrays.get("projection", np.zeros((0, 0))).shape[-1:] == (inputs + 1,))
+    expected: dict[str, tuple[str, tuple[int, ...]]] = {
+        "cells": ("i", (used,)),
+        "products": ("f", (used * (used + 1) // 2,)),
+        "targets": ("f", (used, size)),
+        "weights": ("f", (used, size)),
+        "projection": ("f", (rows, columns)),
+        "centre": ("f", (inputs,)),
+        "multiplier": ("f", (inputs,)),
+        "previous": ("i", (previous,)),
+        "carried": ("f", (previous, size)),
+    }
+    expected |= {name: ("f", bound.shape) for name, bound in space_arrays(model).items()}
+    expected |= {
+        f"pending/{name}": ("f", (kept, width))
+        for name, width in zip(PENDING, _widths(model), strict=True)
+    }
+    check_arrays(arrays, expected)
+    cells, last = arrays["cells"], arrays["previous"]
+    for name, index in (("cells", cells), ("previous", last)):
+        inside = ((index >= 0) & (index < total)).all()
+        if index.dtype != np.int64 or not inside or len(np.unique(index)) != len(index):
+            raise InvalidInputError(f"{name!r} of a state are not different cells of 0 to {total}")
+    if np.setdiff1d(last, cells).size:
+        raise InvalidInputError("'previous' of a state has cells that were never in use")
+    if arrays["products"].dtype not in (np.float32, np.float64):
+        raise InvalidInputError("'products' of a state are neither float32 nor float64")
+    for name in ("projection", "centre", "multiplier"):
+        if not np.isfinite(arrays[name]).all():
+            raise InvalidInputError(f"{name!r} of a state has numbers that are not finite")
 
 
 def _plain(value: Any) -> Any:
@@ -140,13 +207,14 @@ def save_model(model: OnlineWorldModel, path: str | Path) -> None:
 def load_model(kind: type[OnlineWorldModel], path: str | Path) -> OnlineWorldModel:
     """Make the model of class `kind` that was saved at `path`."""
     arrays, meta = load_archive(path, KIND, VERSION)
-    observation_space = _box(arrays["space/low"], arrays["space/high"])
-    action_space = _box(arrays["space/action_low"], arrays["space/action_high"])
-    memory = build_memory(
-        meta["memory"]["name"], observation_space, action_space, **meta["memory"]["options"]
-    )
-    model = kind(observation_space, action_space, memory=memory, **meta["config"])
-    restore_model(model, arrays, meta)
+    with reading(path, "model"):
+        observation_space = _box(arrays["space/low"], arrays["space/high"])
+        action_space = _box(arrays["space/action_low"], arrays["space/action_high"])
+        memory = build_memory(
+            meta["memory"]["name"], observation_space, action_space, **meta["memory"]["options"]
+        )
+        model = kind(observation_space, action_space, memory=memory, **meta["config"])
+        restore_model(model, arrays, meta)
     return model
 
 

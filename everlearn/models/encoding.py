@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from everlearn.checks import as_numbers
 from everlearn.errors import InvalidInputError
 from everlearn.models import kernels
 from everlearn.protocols import FloatArray
@@ -206,10 +207,7 @@ def as_batch(
     value: object, name: str, width: int, dims: Sequence[int] = (1, 2)
 ) -> npt.NDArray[np.float64]:
     """`value` as finite float64 numbers of one of the allowed numbers of dimensions."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} must be numbers; got {type(value).__name__}") from error
+    array = as_numbers(value, name).astype(np.float64, copy=False)
     if array.ndim not in dims or array.shape[-1] != width:
         expected = " or ".join(("[" + "N, H, "[3 * (3 - d) :] + f"{width}]") for d in dims)
         raise InvalidInputError(f"{name} must have shape {expected}; got {list(array.shape)}")

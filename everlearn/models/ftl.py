@@ -8,7 +8,6 @@ the action and what is remembered (inputs.py, memory.py), and weights that follo
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from everlearn.checks import check_number, check_positive, check_whole
 from everlearn.errors import InvalidInputError
 from everlearn.models import checkpoint, kernels
 from everlearn.models.encoding import LosseEncoding, padded
@@ -84,9 +84,7 @@ class OnlineWorldModelConfig:
 
     def __post_init__(self) -> None:
         for name in ("ridge", "observation_gain", "action_gain", "local_gain"):
-            value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
-                raise InvalidInputError(f"{name} must be a positive number; got {value!r}")
+            check_positive(name, getattr(self, name))
         for name, known in (
             ("ridge_growth", ("fixed", "samples")),
             ("precision", ("float32", "float64")),
@@ -95,18 +93,14 @@ class OnlineWorldModelConfig:
                 raise InvalidInputError(
                     f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}"
                 )
-        if not 0 <= self.local_grids <= 1:
-            raise InvalidInputError(f"local_grids must lie in [0, 1]; got {self.local_grids}")
-        if self.local_inputs < 1:
-            raise InvalidInputError(f"local_inputs must be at least 1; got {self.local_inputs}")
-        if isinstance(self.solve_every, bool) or self.solve_every < 0:
-            raise InvalidInputError(f"solve_every must be at least 0; got {self.solve_every}")
-        if self.warm_up < 2:
-            raise InvalidInputError(f"warm_up must be at least 2; got {self.warm_up}")
-        if self.threads is not None and self.threads < 1:
-            raise InvalidInputError(f"threads must be at least 1; got {self.threads}")
-        if self.max_memory_gb is not None and not self.max_memory_gb > 0:
-            raise InvalidInputError(f"max_memory_gb must be positive; got {self.max_memory_gb}")
+        check_number("local_grids", self.local_grids, 0.0, 1.0)
+        check_whole("local_inputs", self.local_inputs, 1)
+        check_whole("solve_every", self.solve_every, 0)
+        check_whole("warm_up", self.warm_up, 2)
+        if self.threads is not None:
+            check_whole("threads", self.threads, 1)
+        if self.max_memory_gb is not None:
+            check_positive("max_memory_gb", self.max_memory_gb)
 
 
 class OnlineWorldModel(ImaginingModel):

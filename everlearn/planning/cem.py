@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from everlearn.checks import as_numbers, check_number
 from everlearn.errors import InvalidInputError
 from everlearn.planning.imagination import Actions, Sequences, action_bounds, imagine
 from everlearn.planning.noise import check_beta, colored_noise
@@ -184,14 +185,14 @@ class CEMPlanner:
             the one before. The first is always done.
         """
         started = time.perf_counter()
-        obs = np.asarray(obs)
-        if obs.ndim != 1 or obs.dtype.kind not in "fiu" or not np.all(np.isfinite(obs)):
+        obs = as_numbers(obs, "observation")
+        if obs.ndim != 1 or not np.all(np.isfinite(obs)):
             raise InvalidInputError(
                 f"cannot plan from an observation of shape {obs.shape} with values {obs}; "
                 "expected one axis of finite numbers"
             )
-        if deadline_ms is not None and not deadline_ms >= 0:
-            raise InvalidInputError(f"deadline_ms is {deadline_ms!r}; expected a number >= 0")
+        if deadline_ms is not None:
+            check_number("deadline_ms", deadline_ms, 0.0, math.inf)
         deadline = math.inf if deadline_ms is None else started + deadline_ms / 1000.0
         before = self._generator.bit_generator.state
         try:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from everlearn.checks import as_numbers
 from everlearn.errors import InvalidInputError
 from everlearn.protocols import FloatArray, Objective, WorldModel
 
@@ -68,14 +69,13 @@ def imagine(
             f"the model's rollout has shape {states.shape}; expected [N, H + 1, S] = {expected}"
         )
     flat = count * horizon
-    rewards = np.asarray(
-        objective(
-            states[:, :-1].reshape(flat, -1),
-            actions.reshape(flat, -1),
-            states[:, 1:].reshape(flat, -1),
-        )
+    returned = objective(
+        states[:, :-1].reshape(flat, -1),
+        actions.reshape(flat, -1),
+        states[:, 1:].reshape(flat, -1),
     )
-    if rewards.shape != (flat,) or rewards.dtype.kind not in "fiub":
+    rewards = as_numbers(returned, "what the objective returned", flags=True)
+    if rewards.shape != (flat,):
         raise InvalidInputError(
             f"the objective returned {rewards.dtype} of shape {rewards.shape} for observations "
             f"{(flat, len(obs))} and actions {(flat, action_size)}; expected real numbers of "

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,15 @@ from typing import Any
 from everlearn.archive import load_archive
 from everlearn.experiment import checkpoint
 from everlearn.experiment.config import EvaluationSchedule, RunConfig
+from everlearn.experiment.lock import FolderInUseError
 from everlearn.experiment.run import execute
-from everlearn.experiment.store import CHECKPOINTS, METRICS, TRANSITIONS, read_lines
+from everlearn.experiment.store import (
+    CHECKPOINTS,
+    METRICS,
+    TRANSITIONS,
+    StorageError,
+    read_lines,
+)
 
 # A server that has imported everything and computed nothing: forks start in no time, and none
 # of them inherits the threads of compiled kernels.
@@ -44,9 +54,20 @@ def tiny(agent: str = "random", **settings: Any) -> RunConfig:
     return RunConfig(**{**values, **settings})
 
 
-def start(config: RunConfig, folder: Path, crash_at: int | None = None) -> BaseProcess:
-    """Start a run in a process; `crash_at` kills it at that system call that changes files."""
-    process = CONTEXT.Process(target=_work, args=(config.to_json(), str(folder), crash_at))
+Prepare = Callable[[], None]
+
+
+def start(
+    config: RunConfig, folder: Path, crash_at: int | None = None, prepare: Prepare | None = None
+) -> BaseProcess:
+    """Start a run in a process.
+
+    `crash_at` kills it at that system call that changes files; `prepare`, a function of a
+    module, is called in it before the run.
+    """
+    if crash_at is not None:
+        prepare = partial(trip_at, crash_at, kill)
+    process = CONTEXT.Process(target=_work, args=(config.to_json(), str(folder), prepare))
     process.start()
     return process
 
@@ -79,33 +100,49 @@ def _wait_for_metrics(process: BaseProcess, folder: Path) -> None:
         time.sleep(0.002)
 
 
-def _work(config: str, folder: str, crash_at: int | None) -> None:
-    if crash_at is not None:
-        _crash_at(crash_at)
-    execute(RunConfig.from_json(config), folder)
+IN_USE, REFUSED = 75, 74
+"""Exit codes of a run whose folder another process has, and of one that the disk refuses."""
 
 
-def _crash_at(count: int) -> None:
+def _work(config: str, folder: str, prepare: Prepare | None) -> None:
+    if prepare is not None:
+        prepare()
+    try:
+        execute(RunConfig.from_json(config), folder)
+    except FolderInUseError:
+        sys.exit(IN_USE)
+    except StorageError:
+        sys.exit(REFUSED)
+
+
+def kill(call: str, seen: int, count: int) -> None:
     """Kill this process just before or just after its `count`-th change of the disk."""
-    seen = 0
     after = random.Random(count).random() < 0.5
+    if seen == count + after:
+        os.kill(os.getpid(), signal.SIGKILL)
 
-    def wrapped(call: Callable[..., Any]) -> Callable[..., Any]:
+
+def fill(call: str, seen: int, count: int) -> None:
+    """Let the disk be full from the `count`-th change on; what frees room still works."""
+    if seen >= count and call not in ("unlink", "rmdir", "ftruncate"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def trip_at(count: int, trouble: Callable[[str, int, int], None]) -> None:
+    """Make trouble around the `count`-th change of the disk; changes are counted from 1 on."""
+    seen = 0
+
+    def wrapped(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*args: Any, **options: Any) -> Any:
             nonlocal seen
             seen += 1
-            if seen == count and not after:
-                os.kill(os.getpid(), signal.SIGKILL)
-            try:
-                return call(*args, **options)
-            finally:
-                if seen == count:
-                    os.kill(os.getpid(), signal.SIGKILL)
+            trouble(name, seen, count)
+            return call(*args, **options)
 
         return counted
 
     for name in SYSTEM_CALLS:
-        setattr(os, name, wrapped(getattr(os, name)))
+        setattr(os, name, wrapped(name, getattr(os, name)))
 
 
 def outcome(folder: Path) -> dict[str, Any]:

@@ -22,12 +22,13 @@ def smoke(tmp_path_factory):
 
 
 @pytest.mark.parametrize("moment", range(50))
-def test_smoke_run_killed_at_a_random_moment(moment, smoke, tmp_path):
+def test_smoke_run_killed_at_a_random_moment(moment, smoke, tmp_path, tally):
     config, seconds, expected = smoke
     folder = tmp_path / "run"
     kill_at(start(config, folder), folder, random.Random(moment).uniform(0.0, seconds))
     assert finish(start(config, folder)) == 0
     assert outcome(folder) == expected
+    tally["kills of a run survived"] += 1
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize("first", range(1, 200, 10))
-def test_killed_at_every_change_of_the_disk(first, whole, tmp_path):
+def test_killed_at_every_change_of_the_disk(first, whole, tmp_path, tally):
     for count in range(first, first + 10):
         folder = tmp_path / str(count)
         killed = finish(start(tiny(), folder, crash_at=count)) == -signal.SIGKILL
@@ -46,3 +47,4 @@ def test_killed_at_every_change_of_the_disk(first, whole, tmp_path):
         assert outcome(folder) == whole, f"killed at change {count}"
         if not killed:
             return  # there are no more changes
+        tally["kills of a run survived"] += 1

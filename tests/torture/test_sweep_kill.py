@@ -1,0 +1,141 @@
+"""Sweeps under fire: kill -9 of workers, of the driver and of nodes; every run ends, to the bit."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from everlearn.experiment.board import Board
+from everlearn.experiment.job import Outcome, Resources, run_job
+from everlearn.experiment.launch import run_sweep
+from everlearn.experiment.sweep import is_finished, sweep_jobs
+from tests.experiment.worker import outcome
+
+pytestmark = [pytest.mark.torture, pytest.mark.timeout(3000)]
+
+MARK = "EVERLEARN_TORTURE"
+
+
+def marked(value: str) -> list[int]:
+    """Processes that this test started, found by a variable in their environment."""
+    found = []
+    for place in Path("/proc").iterdir():
+        if place.name.isdigit():
+            with contextlib.suppress(OSError):  # it may be gone by now
+                if f"{MARK}={value}".encode() in (place / "environ").read_bytes().split(b"\0"):
+                    found.append(int(place.name))
+    return found
+
+
+def jobs_in(out: Path, seeds: int) -> list:
+    return sweep_jobs(["oa"], range(seeds), str(out), preset="smoke", checkpoint_seconds=0.0)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What each run comes to by itself, by its name."""
+    folder = tmp_path_factory.mktemp("alone")
+    found = {}
+    for job in jobs_in(folder, 12):
+        assert run_job(job) == Outcome("finished")
+        found[job.name] = outcome(Path(job.place))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
+def test_workers_and_the_driver_are_killed_at_random(alone, tmp_path, tally):
+    out, generator, mark = tmp_path / "sweep", random.Random(0), str(tmp_path)
+    words = ["sweep", "--agents", "oa", "--seeds", "0-5", "--preset", "smoke", "--out", str(out)]
+    words += ["--checkpoint-seconds", "0", "--retries", "1000"]
+
+    def start() -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "-m", "everlearn", *words],
+            env={**os.environ, MARK: mark},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    driver, workers_killed, drivers_killed = start(), 0, 0
+    began = time.monotonic()
+    while driver.poll() is None:
+        assert time.monotonic() - began < 2400
+        time.sleep(generator.uniform(2.0, 9.0))
+        victims = [pid for pid in marked(mark) if pid != driver.pid]
+        if generator.random() < 0.2:
+            driver.kill()
+            driver.wait()
+            drivers_killed += 1
+            driver = start()
+        elif victims:
+            with contextlib.suppress(ProcessLookupError):  # it had just finished
+                os.kill(generator.choice(victims), signal.SIGKILL)
+                workers_killed += 1
+    assert driver.returncode == 0
+    for job in jobs_in(out, 6):
+        assert outcome(Path(job.place)) == alone[job.name], job.name
+    assert workers_killed >= 3
+    assert not marked(mark), "nobody is left behind"
+    tally["kills of a worker of a sweep survived"] += workers_killed
+    tally["kills of the driver of a sweep survived"] += drivers_killed
+
+
+class Saboteur(Board):
+    """Kills a node whenever so many runs are finished, and brings another in its place."""
+
+    def __init__(self, cluster, jobs, moments):
+        super().__init__(Console(file=io.StringIO()), quiet=True)
+        self.cluster, self.jobs, self.moments = cluster, jobs, list(moments)
+        self.killed = []
+
+    def refresh(self):
+        done = sum(is_finished(job) for job in self.jobs)
+        if self.moments and done >= self.moments[0]:
+            self.moments.pop(0)
+            node = self.cluster.worker_nodes.copy().pop()
+            busy = len([job for job in self.jobs if not is_finished(job)])
+            self.cluster.remove_node(node, allow_graceful=False)
+            self.killed.append(busy)
+            self.cluster.add_node(num_cpus=1)
+
+
+def test_a_cluster_of_three_nodes_loses_one_twice(alone, tmp_path, monkeypatch, tally):
+    ray = pytest.importorskip("ray", reason="needs the extra cluster")
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    before = signal.getsignal(signal.SIGTERM)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1)
+        jobs = jobs_in(tmp_path / "sweep", 12)
+        board = Saboteur(cluster, jobs, (2, 6))
+        result = run_sweep(
+            jobs, str(tmp_path / "sweep"), Resources(), board, ray=cluster.address, retries=10
+        )
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+        signal.signal(signal.SIGTERM, before)
+    assert sorted(result.finished) == sorted(alone)
+    assert result.failed == {}
+    assert len(board.killed) == 2
+    assert all(board.killed), "there was work to do when a node was killed"
+    assert result.restarts >= 2, "runs were lost with their node and started again"
+    for job in jobs:
+        assert outcome(Path(job.place)) == alone[job.name], job.name
+    tally["nodes of a cluster lost"] += 2
+    tally["runs on the cluster equal to the bit"] += len(jobs)
+    assert threading.current_thread() is threading.main_thread()

@@ -1,0 +1,23 @@
+"""Two processes, or six, on one run's folder: one runs, the others are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.experiment.worker import IN_USE, finish, outcome, start, tiny
+
+
+@pytest.mark.parametrize(
+    ("rounds", "processes"), [(1, 3), pytest.param(25, 6, marks=pytest.mark.torture)]
+)
+def test_only_one_at_a_time(rounds, processes, tmp_path, tally):
+    config = tiny(episodes_per_task=4)
+    assert finish(start(config, tmp_path / "alone")) == 0
+    expected = outcome(tmp_path / "alone")
+    for number in range(rounds):
+        folder = tmp_path / str(number)
+        codes = [finish(one) for one in [start(config, folder) for _ in range(processes)]]
+        assert set(codes) <= {0, IN_USE}
+        assert 0 in codes
+        assert outcome(folder) == expected
+        tally["second processes refused"] += codes.count(IN_USE)
