@@ -97,7 +97,7 @@ def largest_eigenvalue(products: Doubles) -> tuple[float, Doubles]:
     if len(products) <= SMALL:
         values, vectors = np.linalg.eigh(products)
         return float(values[-1]), vectors[:, -1]
-    # A has no negative entries: a positive start is never orthogonal to what is looked for.
+    # Features of grids are not negative, so the vector looked for is not orthogonal to this start.
     values, vectors = eigsh(products, k=1, which="LA", v0=np.ones(len(products)), tol=1e-9)
     return float(values[0]), vectors[:, 0]
 

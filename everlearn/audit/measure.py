@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +27,7 @@ from everlearn.audit.result import (
 from everlearn.audit.schedule import AuditConfig, audit_times, spans
 from everlearn.audit.stream import TransitionStream
 from everlearn.models import OnlineWorldModel
+from everlearn.models.checkpoint import LIVE_SETTINGS
 
 BUDGET = 1e13
 """Operations that the exact leader may cost before it is left out, if nobody asked for it."""
@@ -214,23 +217,21 @@ class _Auditor:
             schur_ratio=max(point.schur_ratio for point in points),
         )
 
-    def _settings(self) -> dict[str, str | int | float]:
-        config = self.model.config
-        return {
-            "features": config.features,
-            "bins": config.bins,
-            "grid_dim": config.grid_dim,
-            "ridge": config.ridge,
-            "ridge_growth": config.ridge_growth,
-            "precision": config.precision,
-            "memory": self.model.memory.name,
-            "seed": config.seed,
-        }
+    def _settings(self) -> dict[str, Any]:
+        settings = asdict(self.model.config)
+        for name in LIVE_SETTINGS:
+            del settings[name]
+        return {**settings, "memory": self.model.memory.name}
 
     def _remarks(self) -> list[str]:
         out = []
         if self.growing:
             out.append("the ridge grows with the samples; the theorem is about a fixed one")
+        if self.model.config.solve_every:
+            out.append(
+                f"every {self.model.config.solve_every} steps the exact solution replaces the "
+                "weights; the theorem is about equation 5 alone"
+            )
         if self.model.config.ridge > 1:
             out.append(
                 f"lambda is {1 / self.model.config.ridge:g}; the theorem asks for at least 1"

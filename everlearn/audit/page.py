@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from everlearn.audit.figures import FIGURES, save_figures
 from everlearn.audit.result import Audit, Comparator, Learner
 from everlearn.experiment.store import storing, write_text
+from everlearn.models import NoMemory, OnlineWorldModelConfig
 
 NAMES = {"online": "sparse online model", "leader": "exact leader"}
 COMPARATORS: tuple[tuple[Comparator, str], ...] = (
@@ -40,13 +42,19 @@ def page_lines(audit: Audit) -> list[str]:
 
 
 def _head(audit: Audit) -> list[str]:
-    settings = ", ".join(f"{name} {value}" for name, value in audit.model.items())
+    papers = {**asdict(OnlineWorldModelConfig()), "memory": NoMemory.name}
+    settings = ", ".join(
+        f"{name} {value}"
+        for name, value in audit.model.items()
+        if name in ("features", "ridge") or value != papers.get(name)
+    )
     order = " in random order" if audit.shuffled else ""
     constants = audit.constants
     return [
         f"# Regret audit of {audit.name}",
         "",
-        f"{audit.steps} transitions of {audit.episodes} episodes{order}. Model: {settings}.",
+        f"{audit.steps} transitions of {audit.episodes} episodes{order}. Model: {settings}; "
+        "all else as in the paper.",
         f"D = {constants.cells} cells, of which the stream touches {constants.used}; K = "
         f"{constants.active} active; S = {constants.outputs} outputs.",
         "",
