@@ -27,7 +27,6 @@ from benchmarks.common import Row, interleaved
 from benchmarks.planner import TASK, Imagination
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.models.memory import CommandMemory, Memory
 from everlearn.models.mlp import MLPWorldModel
 from everlearn.models.network import torch_threads
 from everlearn.planning import CEMConfig, CEMPlanner
@@ -43,65 +42,51 @@ GOAL = (0.1, 0.6, 0.2)
 NAME = "decision with the network (3 x 150 x 15 predictions and rewards)"
 
 
-def make_model(memory: Memory | None = None, threads: int = 1, **options: Any) -> MLPWorldModel:
-    """A network of the paper's size that has learned a walk."""
+def make_model() -> MLPWorldModel:
+    """A network of the paper's size that has learned a walk.
+
+    Without memory or bounds, which mbrl-lib does not have.
+    """
     env = ContinualBenchEnv(TASK)
     model = MLPWorldModel(
-        env.observation_space,
-        env.action_space,
-        PerfectMemory(),
-        memory=memory,
-        threads=threads,
-        **options,
+        env.observation_space, env.action_space, PerfectMemory(), clip=False, threads=1
     )
-    for obs, action, next_obs, state in online.make_walk(LEARNED):
-        model.learn(obs, action, next_obs, None if memory is None else state)
+    for obs, action, next_obs, _ in online.make_walk(LEARNED):
+        model.learn(obs, action, next_obs)
     return model
 
 
 def torch_rollout(model: MLPWorldModel, reuse: bool) -> Callable[..., FloatArray]:
     """The same imagination in PyTorch, without gradients; `reuse` writes into kept buffers."""
-    position = ContinualBenchEnv.commanded_position
     inputs, changes = model.normalisers
     layers = [tensor.clone() for tensor in model.protection.weights(None)]
     matrices, biases = [matrix.T.contiguous() for matrix in layers[0::2]], layers[1::2]
-    centre, deviation, change_centre, change_deviation, low, high = (
-        torch.tensor(np.asarray(values), dtype=torch.float32)
-        for values in (
-            inputs.centre,
-            inputs.deviation,
-            changes.centre,
-            changes.deviation,
-            model.inputs.low,
-            model.inputs.high,
-        )
+    centre, deviation, change_centre, change_deviation = (
+        torch.tensor(values, dtype=torch.float32)
+        for values in (inputs.centre, inputs.deviation, changes.centre, changes.deviation)
     )
-    nearest, furthest = torch.tensor(position.low), torch.tensor(position.high)
     kept: dict[int, list[torch.Tensor]] = {}
 
     def forward(x: torch.Tensor) -> torch.Tensor:
-        if len(x) not in kept:
+        if reuse and len(x) not in kept:
             kept[len(x)] = [torch.empty(len(x), len(bias)) for bias in biases]
-        for i, (matrix, bias, out) in enumerate(zip(matrices, biases, kept[len(x)], strict=True)):
-            x = torch.addmm(bias, x, matrix, out=out if reuse else None)
+        outs = kept.get(len(x), [None] * len(biases))
+        for i, (matrix, bias, out) in enumerate(zip(matrices, biases, outs, strict=True)):
+            x = torch.addmm(bias, x, matrix, out=out)
             if i < len(matrices) - 1:
                 x.relu_()
         return x
 
     @torch.inference_mode()
-    def rollout(obs: FloatArray, plans: FloatArray, memory: FloatArray) -> FloatArray:
+    def rollout(obs: FloatArray, plans: FloatArray, memory: object = None) -> FloatArray:
         actions = torch.from_numpy(np.asarray(plans, np.float32))
         state = torch.tensor(np.asarray(obs), dtype=torch.float32).repeat(len(actions), 1)
-        command = torch.tensor(np.asarray(memory), dtype=torch.float32).repeat(len(actions), 1)
         states = torch.empty(len(actions), actions.shape[1] + 1, state.shape[1])
         states[:, 0] = state
         for step in range(actions.shape[1]):
-            action = actions[:, step]
-            x = torch.cat([state, action, 30.0 * (command - state[:, :3])], 1)
-            change = forward((x - centre) / deviation) * change_deviation + change_centre
-            state = torch.clamp(state + change, low, high)
+            x = torch.cat([state, actions[:, step]], 1)
+            state = state + forward((x - centre) / deviation) * change_deviation + change_centre
             states[:, step + 1] = state
-            command = torch.clamp(command + position.scale * action[:, :3], nearest, furthest)
         return states.numpy()
 
     return rollout
@@ -109,28 +94,22 @@ def torch_rollout(model: MLPWorldModel, reuse: bool) -> Callable[..., FloatArray
 
 def numpy_rollout(model: MLPWorldModel) -> Callable[..., FloatArray]:
     """The same imagination in NumPy, whose BLAS is another one."""
-    memory_rule = model.memory
     inputs, changes = model.normalisers
     layers = [tensor.numpy().copy() for tensor in model.protection.weights(None)]
     matrices, biases = [np.ascontiguousarray(m.T) for m in layers[0::2]], layers[1::2]
+    scale, offset = changes.deviation.astype(np.float32), changes.centre.astype(np.float32)
 
-    def rollout(obs: FloatArray, plans: FloatArray, memory: FloatArray) -> FloatArray:
+    def rollout(obs: FloatArray, plans: FloatArray, memory: object = None) -> FloatArray:
         state = np.repeat(np.asarray(obs, np.float32)[None], len(plans), axis=0)
-        command = np.repeat(np.asarray(memory, np.float32)[None], len(plans), axis=0)
         states = [state]
         for step in range(plans.shape[1]):
-            action = plans[:, step]
-            x = np.concatenate([state, action, memory_rule.features(command, state)], axis=1)
-            x = inputs(x)
+            x = inputs(np.concatenate([state, plans[:, step]], axis=1))
             for i, (matrix, bias) in enumerate(zip(matrices, biases, strict=True)):
                 x = x @ matrix
                 x += bias
                 if i < len(matrices) - 1:
                     np.maximum(x, 0, out=x)
-            change = x * changes.deviation + changes.centre
-            after = np.clip(state + change, model.inputs.low, model.inputs.high)
-            command = memory_rule.advance(command, state, action, after)
-            state = after.astype(np.float32)
+            state = state + x * scale + offset
             states.append(state)
         return np.stack(states, axis=1)
 
@@ -139,9 +118,8 @@ def numpy_rollout(model: MLPWorldModel) -> Callable[..., FloatArray]:
 
 def measure() -> list[Row]:
     """A decision for a task of the benchmark, by the same planner in each imagination."""
-    memory = CommandMemory(ContinualBenchEnv.commanded_position)
-    model = make_model(memory)
-    obs, _, _, state = online.make_walk(LEARNED + 1)[LEARNED]
+    model = make_model()
+    obs = np.asarray(online.make_walk(LEARNED + 1)[LEARNED][0], np.float32)
     sides: dict[str, Callable[..., FloatArray]] = {
         "ours": model.rollout,
         "torch addmm": torch_rollout(model, reuse=False),
@@ -149,16 +127,14 @@ def measure() -> list[Row]:
         "NumPy sgemm": numpy_rollout(model),
     }
     plans = np.random.default_rng(1).uniform(-1, 1, (20, 15, 4)).astype(np.float32)
-    expected = model.rollout(obs, plans, state)
+    expected = model.rollout(obs, plans)
     for name, rollout in sides.items():
-        gap = float(np.max(np.abs(rollout(obs, plans, state) - expected)))
+        gap = float(np.max(np.abs(rollout(obs, plans) - expected)))
         if not gap < 1e-3:
             raise RuntimeError(f"{name} imagines states that differ by {gap}; nothing to compare")
     objective = TASKS.get(TASK).objective()
     decisions = {
-        name: partial(
-            CEMPlanner(model.action_space).plan, Imagination(rollout), obs, objective, state
-        )
+        name: partial(CEMPlanner(model.action_space).plan, Imagination(rollout), obs, objective)
         for name, rollout in sides.items()
     }
     with torch_threads(1), threadpool_limits(1, user_api="blas"):
@@ -167,7 +143,7 @@ def measure() -> list[Row]:
         Row(NAME, "everlearn, 1 thread", seconds["ours"], f"{name}, 1 thread", seconds[name])
         for name in sides
         if name != "ours"
-    ] + against_mbrl()
+    ] + against_mbrl(model, obs)
 
 
 class OtherSide:
@@ -236,14 +212,12 @@ def reach(obs: FloatArray, action: FloatArray, next_obs: FloatArray) -> FloatArr
     return -np.sqrt((gap * gap).sum(axis=1))
 
 
-def against_mbrl() -> list[Row]:
+def against_mbrl(model: MLPWorldModel, obs: FloatArray) -> list[Row]:
     """The same network, candidates, horizon, iterations and reward in mbrl-lib's planner."""
     python = os.environ.get("MBRL_PYTHON")
     if python is None:
         return []
     rows = []
-    model = make_model(clip=False)  # mbrl-lib has no bounds, and no memory
-    obs = np.asarray(online.make_walk(LEARNED + 1)[LEARNED][0], np.float32)
     with OtherSide(python, model) as side:
         plans = np.random.default_rng(1).uniform(-1, 1, (20, 15, 4)).astype(np.float32)
         states = model.rollout(obs, plans)
