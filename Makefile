@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test lint speed torture system-packages clean clean-kernels
+.PHONY: run test lint speed torture audit system-packages clean clean-kernels
 
 run: $(VENV)/.installed
 	$(BIN)/everlearn demo
@@ -22,6 +22,11 @@ speed: $(VENV)/.installed-deep
 
 torture: $(VENV)/.installed-deep
 	$(BIN)/python -m pytest -m torture
+
+# Against the public lists of known holes, so it needs the network; strict, as it must not pass
+# without them.
+audit: $(VENV)/.installed
+	$(BIN)/pip-audit --strict --no-deps --disable-pip -r constraints.txt
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

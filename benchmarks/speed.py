@@ -10,7 +10,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import environment, model, planner, runner
+from benchmarks import environment, model, planner, runner, sweep
 from benchmarks.common import Row
 
 
@@ -28,6 +28,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "planner": planner.measure,
     "deep": _deep,
     "runner": runner.measure,
+    "sweep": sweep.measure,
 }
 
 

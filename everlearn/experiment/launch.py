@@ -142,8 +142,9 @@ def launch(
     """Run `todo`, all of `jobs` that are not finished; see `run_sweep`."""
     with stop_on_signals() as stop, closing(backend), board.during(jobs):
         sweep = _Sweep(backend, board, retries)
+        left = {job.name for job in todo}
         for job in jobs:
-            sweep.begin(job, job in todo)
+            sweep.begin(job, job.name in left)
         while sweep.open and stop.number is None:
             sweep.go_on()
         if sweep.open:
