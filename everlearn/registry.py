@@ -32,8 +32,8 @@ class Registry(Generic[T]):
         # Names become parts of paths and of tables.
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise InvalidInputError(
-                f"{self.kind} name {given(name)} must be a non-empty word of letters, digits, '.', '-' and "
-                "'_' that begins with a letter or digit"
+                f"{self.kind} name {given(name)} must be a non-empty word of letters, "
+                "digits, '.', '-' and '_' that begins with a letter or digit"
             )
         if name in self._items and not replace:
             raise InvalidInputError(
