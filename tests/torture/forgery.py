@@ -21,9 +21,10 @@ def forged_arrays(array: Any) -> list[Any]:
     flat = array.reshape(-1)
     wild: list[Any] = [array[None], flat, flat[: flat.size // 2], np.zeros(0), np.array(["x"])]
     if array.size and array.dtype.kind in "iu":
+        limits = np.iinfo(array.dtype)
         for number in (-1, -(2**40), 2**40, 10**6):
             other = array.copy()
-            other.reshape(-1)[0] = number
+            other.reshape(-1)[0] = min(max(number, limits.min), limits.max)
             wild.append(other)
         wild.append(np.zeros_like(array))
     elif array.size and array.dtype.kind == "f":
