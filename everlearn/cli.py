@@ -160,6 +160,7 @@ def sweep(
     tasks: str | None = None,
     episodes_per_task: int | None = None,
     option: tuple[str, ...] = (),
+    vary: tuple[str, ...] = (),
     threads: int = 1,
     workers: int | None = None,
     memory_gb: float | None = None,
@@ -182,6 +183,7 @@ def sweep(
         tasks: Names of the tasks in the order of learning, with commas.
         episodes_per_task: Training episodes of each.
         option: Option of every agent as name=value; may be given many times.
+        vary: Option to try several values of, such as bins=5,7,9,11; may be given many times.
         threads: Threads of each run.
         workers: Runs at a time; as many as there are processors for if not given.
         memory_gb: Memory that a run may need; fewer run at a time where there is less.
@@ -206,6 +208,7 @@ def sweep(
         agents.split(","),
         parse_seeds(seeds),
         out,
+        vary=vary,
         threads=threads,
         single_tasks=single_tasks,
         preset=preset,

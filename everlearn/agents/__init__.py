@@ -11,7 +11,7 @@ import gymnasium
 
 from everlearn.agents.loop import Episode, run_episode
 from everlearn.agents.online import OnlineAgent
-from everlearn.agents.options import PAPER, OnlineOptions, option_types
+from everlearn.agents.options import PAPER, OnlineOptions, flat_settings, option_types
 from everlearn.agents.random import RandomAgent
 from everlearn.agents.scripted import ScriptedAgent
 from everlearn.errors import MissingExtraError, UnknownNameError
@@ -40,6 +40,10 @@ class _Online:
         """Types of the options, for whoever reads them as text."""
         return option_types(**self.defaults)
 
+    def settings(self, env: gymnasium.Env[Any, Any], **options: Any) -> dict[str, Any]:
+        """All options with the values that an agent made from `options` has."""
+        return flat_settings(OnlineOptions.for_env(env, **{**self.defaults, **options}))
+
 
 @dataclass(frozen=True)
 class _Deep:
@@ -56,6 +60,11 @@ class _Deep:
     def option_types(self) -> dict[str, Any]:
         """Types of the options, for whoever reads them as text."""
         return dict(self._module().deep_option_types(self.strategy))
+
+    def settings(self, env: gymnasium.Env[Any, Any], **options: Any) -> dict[str, Any]:
+        """All options with the values that an agent made from `options` has."""
+        chosen = self._module().DeepOptions.for_env(env, self.strategy, **options)
+        return flat_settings(chosen)
 
     def _module(self) -> Any:
         try:

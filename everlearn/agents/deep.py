@@ -59,6 +59,11 @@ class DeepOptions(ActingOptions):
             strategy_settings=kinds[3](**protecting),
         )
 
+    @classmethod
+    def for_env(cls, env: gymnasium.Env[Any, Any], strategy: str, **options: Any) -> DeepOptions:
+        """Make them for an environment: those of ``oa`` there about acting, but for `options`."""
+        return cls.from_options(strategy, **{**_defaults(env), **options})
+
 
 def deep_option_types(strategy: str) -> dict[str, Any]:
     """Types of all settings in the flat table of `DeepOptions.from_options`."""
@@ -131,7 +136,7 @@ class DeepAgent(OnlineAgent):
             Settings of the agent (`DeepOptions`), its planner, its model (`MLPConfig`) and its
             strategy that differ from the defaults, such as ``seed=1``, ``hidden=100``.
         """
-        chosen = DeepOptions.from_options(strategy, **{**_defaults(env), **options})
+        chosen = DeepOptions.for_env(env, strategy, **options)
         model = MLPWorldModel(
             env.observation_space,
             env.action_space,

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.agents.options import OnlineOptions, build, defaults_for
+from everlearn.agents.options import OnlineOptions, build
 from everlearn.agents.patience import Patience
 from everlearn.archive import check_arrays, load_archive, reading, save_archive
 from everlearn.checks import as_numbers
@@ -103,7 +103,7 @@ class OnlineAgent:
             (`OnlineWorldModelConfig`) that differ from those of the agent ``oa``, such as
             ``seed=1``, ``memory="history"``, ``candidates=80``, ``ridge=0.1``.
         """
-        chosen = OnlineOptions.from_options(**{**defaults_for(env), **options})
+        chosen = OnlineOptions.for_env(env, **options)
         model, planner, patience = build(env, chosen)
         return cls(model, planner, reward_fn, chosen.deadline_ms, patience, chosen.success_bonus)
 

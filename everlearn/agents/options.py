@@ -74,6 +74,9 @@ def defaults_for(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
     return MANIPULATION if all(fact is not None for fact in declares) else GENERAL
 
 
+RUN_SETTINGS = ("seed", "threads")
+"""What parts of an agent can be told, but a run decides for all of them."""
+
 NESTED = ("planning", "model", "strategy_settings")
 """Options that are dataclasses themselves: their own fields stand in the flat table."""
 
@@ -149,6 +152,11 @@ class OnlineOptions(ActingOptions):
         own, planning, model = split_options(options, cls, config_type, OnlineWorldModelConfig)
         return cls(**own, planning=config_type(**planning), model=OnlineWorldModelConfig(**model))
 
+    @classmethod
+    def for_env(cls, env: gymnasium.Env[Any, Any], **options: Any) -> OnlineOptions:
+        """Make them for an environment: those of the agent ``oa`` there but for `options`."""
+        return cls.from_options(**{**defaults_for(env), **options})
+
 
 def split_options(options: Mapping[str, Any], *settings: type[Any]) -> list[dict[str, Any]]:
     """Sort a flat table of options into those of several dataclasses, or refuse unknown names.
@@ -177,6 +185,20 @@ def option_names(*settings: type[Any]) -> list[list[str]]:
         [item.name for item in dataclasses.fields(one) if item.name not in NESTED]
         for one in settings
     ]
+
+
+def flat_settings(settings: ActingOptions) -> dict[str, Any]:
+    """Return all settings of an agent as the flat table that makes them again.
+
+    Seed and threads are left out: they are the run's.
+    """
+    parts = [settings, *(getattr(settings, name, None) for name in NESTED)]
+    present = [part for part in parts if part is not None]
+    table: dict[str, Any] = {}
+    for part, names in zip(present, option_names(*map(type, present)), strict=True):
+        for name in names:
+            table.setdefault(name, getattr(part, name))
+    return {name: value for name, value in table.items() if name not in RUN_SETTINGS}
 
 
 def flat_types(*settings: type[Any]) -> dict[str, Any]:

@@ -36,9 +36,9 @@ def model_for(
     """
     config = RunConfig.read(Path(run) / CONFIG)
     if agent is not None and agent != config.agent:
-        config = dataclasses.replace(config, agent=agent, options={})
-    chosen = {**config.options, **parse_options(config.agent, options)}
-    env, made = make(dataclasses.replace(config, options=chosen))
+        config = dataclasses.replace(config, agent=agent, options={}, resolved=None)
+    chosen = {**config.agent_options, **parse_options(config.agent, options)}
+    env, made = make(dataclasses.replace(config, options=chosen, resolved=None))
     with closing(env):
         model = getattr(made, "model", None)
     if not isinstance(model, OnlineWorldModel):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from everlearn.agents import AGENTS
+from everlearn.agents.options import RUN_SETTINGS
 from everlearn.checks import check_number, check_whole
 from everlearn.continual_bench import PAPER_TASKS, TASKS
 from everlearn.continual_bench.env import MAX_RESET_NOISE, MAX_STEPS
@@ -64,6 +65,10 @@ class RunConfig:
     ----------
     agent, options
         Registered name, and the settings in which it differs from that name's defaults.
+    resolved
+        All settings of the agent with their values, defaults included, as the run has them;
+        filled in when it starts, and what counts from then on. None before that, and in
+        folders of everlearn 0.1.0 and before.
     tasks
         Names in the order of learning; a task may come again.
     episodes_per_task
@@ -91,6 +96,7 @@ class RunConfig:
 
     agent: str = "oa"
     options: Mapping[str, Any] = field(default_factory=dict)
+    resolved: Mapping[str, Any] | None = None
     tasks: tuple[str, ...] = PAPER_TASKS
     episodes_per_task: int = 100
     max_steps: int = MAX_STEPS
@@ -133,23 +139,14 @@ class RunConfig:
                 raise InvalidInputError(
                     f"{name} is {getattr(self, name)!r}; expected true or false"
                 )
-        object.__setattr__(self, "options", self._checked_options())
+        object.__setattr__(self, "options", _checked_options("options", self.options))
+        if self.resolved is not None:
+            object.__setattr__(self, "resolved", _checked_options("resolved", self.resolved))
 
-    def _checked_options(self) -> dict[str, Any]:
-        if not isinstance(self.options, Mapping):
-            raise InvalidInputError(f"options is {self.options!r}; expected names and values")
-        for name in ("seed", "threads"):
-            if name in self.options:
-                raise InvalidInputError(
-                    f"option {name}={self.options[name]!r} would contradict the run's own {name}; "
-                    f"set {name} of the run instead"
-                )
-        try:
-            # What the run saves is what it runs with: values as they come back from JSON.
-            plain: dict[str, Any] = json.loads(json.dumps(dict(self.options), allow_nan=False))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInputError(f"agent options must be plain JSON values: {error}") from error
-        return plain
+    @property
+    def agent_options(self) -> Mapping[str, Any]:
+        """What the agent is made with: everything that is known of its settings."""
+        return self.options if self.resolved is None else self.resolved
 
     @property
     def episodes(self) -> int:
@@ -210,14 +207,42 @@ class RunConfig:
         return cls.from_json(text, str(path))
 
     def differences(self, other: RunConfig) -> list[str]:
-        """Say in which settings that matter `other` differs; None for threads fits any."""
+        """Say in which settings that matter `other` differs; None for threads fits any.
+
+        Where both know all settings of their agents these count, whichever of them were given
+        and whichever were defaults at the time.
+        """
         found = []
+        resolved = self.resolved is not None and other.resolved is not None
+        skipped = {*LIVE_SETTINGS, "options" if resolved else "resolved"}
         for item in dataclasses.fields(self):
             mine, theirs = getattr(self, item.name), getattr(other, item.name)
-            free = item.name == "threads" and None in (mine, theirs)
-            if mine != theirs and not free and item.name not in LIVE_SETTINGS:
+            if mine == theirs or item.name in skipped:
+                continue
+            if item.name == "resolved":
+                found += _option_differences(mine, theirs, other.options)
+            elif item.name != "threads" or None not in (mine, theirs):
                 found.append(f"{item.name}: {_plain(mine)} and now {_plain(theirs)}")
         return found
+
+
+def _option_differences(
+    mine: Mapping[str, Any], theirs: Mapping[str, Any], said: Mapping[str, Any]
+) -> list[str]:
+    """Say which settings of an agent differ.
+
+    A setting that one of them does not know came or went with a version of everlearn; one that
+    was said on purpose is then taken at its word.
+    """
+
+    def shown(table: Mapping[str, Any], name: str) -> str:
+        return _plain(table[name]) if name in table else "not known"
+
+    return [
+        f"option {name}: {shown(mine, name)} and now {shown(theirs, name)}"
+        for name in dict.fromkeys([*mine, *theirs])
+        if shown(mine, name) != shown(theirs, name) and (name in mine or name not in said)
+    ]
 
 
 def check_known(values: Mapping[str, Any], kind: type[Any], source: str) -> None:
@@ -228,6 +253,24 @@ def check_known(values: Mapping[str, Any], kind: type[Any], source: str) -> None
             raise UnknownNameError(
                 f"unknown setting {name!r} in {source}; known: {', '.join(known)}"
             )
+
+
+def _checked_options(field_name: str, options: object) -> dict[str, Any]:
+    """Return options of an agent as they come back from JSON, or say why they are none."""
+    if not isinstance(options, Mapping):
+        raise InvalidInputError(f"{field_name} is {options!r}; expected names and values")
+    for name in RUN_SETTINGS:
+        if name in options:
+            raise InvalidInputError(
+                f"option {name}={options[name]!r} would contradict the run's own {name}; "
+                f"set {name} of the run instead"
+            )
+    try:
+        # What the run saves is what it runs with.
+        plain: dict[str, Any] = json.loads(json.dumps(dict(options), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"agent options must be plain JSON values: {error}") from error
+    return plain
 
 
 def _is_word(value: object) -> bool:

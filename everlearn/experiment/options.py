@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import json
 import types
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+import gymnasium
 
 from everlearn.agents import AGENTS
 from everlearn.errors import InvalidInputError, UnknownNameError
@@ -29,6 +32,26 @@ def option_types(agent: str) -> dict[str, Any]:
         for name, parameter in inspect.signature(factory).parameters.items()
         if name not in ("env", "seed") and parameter.kind is not parameter.VAR_KEYWORD
     }
+
+
+def resolved_options(
+    agent: str, env: gymnasium.Env[Any, Any], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All options of an agent with their values, given or default, as plain JSON values.
+
+    A factory says them itself with a method ``settings``, or has their defaults in its
+    signature. They are options themselves: given in full, they make the same agent when
+    defaults have changed.
+    """
+    factory = AGENTS.get(agent)
+    told = getattr(factory, "settings", None)
+    if told is not None:
+        values = told(env, **options)
+    else:
+        parameters = inspect.signature(factory).parameters
+        values = {name: parameters[name].default for name in option_types(agent)} | dict(options)
+    plain: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
+    return plain
 
 
 def parse_options(agent: str, words: Iterable[str]) -> dict[str, Any]:

@@ -136,7 +136,10 @@ def compose_config(
         )
     if config is not None:
         base = RunConfig.read(config)
-        base = dataclasses.replace(base, agent=agent or base.agent)
+        # All that the saved run used, so that it runs the same whatever defaults are by now;
+        # of another agent only what was said.
+        used = base.agent_options if agent in (None, base.agent) else base.options
+        base = dataclasses.replace(base, agent=agent or base.agent, options=used, resolved=None)
     elif preset is not None:
         base = preset_config(preset, agent or "oa")
     else:

@@ -37,7 +37,7 @@ from everlearn.experiment.checkpoint import (
 from everlearn.experiment.config import RunConfig
 from everlearn.experiment.evaluation import Evaluator, LearningAgent, StoppedError
 from everlearn.experiment.listeners import Listener, Listeners, listeners_for
-from everlearn.experiment.options import check_options
+from everlearn.experiment.options import check_options, resolved_options
 from everlearn.experiment.signals import Stop, stop_on_signals
 from everlearn.experiment.store import Line, MetricsLog, RunFolder, open_run, read_lines
 from everlearn.experiment.threads import check_threads, limited_threads
@@ -81,6 +81,8 @@ def execute(
     """
     check_threads(config.threads)
     env, agent = make(config)
+    settings = resolved_options(config.agent, env, config.agent_options)
+    config = dataclasses.replace(config, resolved=settings)
     everyone = Listeners([*listeners, *listeners_for(config)])
     with (
         closing(env),
@@ -93,9 +95,9 @@ def execute(
 
 def make(config: RunConfig) -> tuple[ContinualBenchEnv, LearningAgent]:
     """Make the training environment and the agent of a config; refuses options it lacks."""
-    check_options(config.agent, config.options)
+    check_options(config.agent, config.agent_options)
     env = ContinualBenchEnv(config.tasks[0], reset_noise=config.reset_noise)
-    agent = AGENTS.get(config.agent)(env, protocol.agent_seed(config), **config.options)
+    agent = AGENTS.get(config.agent)(env, protocol.agent_seed(config), **config.agent_options)
     if not hasattr(agent, "evaluation_copy"):
         raise InvalidInputError(
             f"agent {config.agent!r} has no evaluation_copy(seed) and cannot be evaluated; add it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,13 +40,32 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(seeds))
 
 
+def parse_variations(words: Iterable[str]) -> list[tuple[str, ...]]:
+    """Read words like ``bins=5,7,9``: every combination of one value of each, as options.
+
+    Without words there is one combination, of nothing.
+    """
+    choices: list[list[str]] = []
+    for word in words:
+        name, sign, values = word.partition("=")
+        found = [f"{name}={value}" for value in values.split(",") if value]
+        if not (sign and name and found):
+            raise InvalidInputError(
+                f"{word[:80]!r} does not vary anything; write it like bins=5,7,9,11"
+            )
+        choices.append(list(dict.fromkeys(found)))
+    return list(itertools.product(*choices))
+
+
 def sweep_jobs(
     agents: Sequence[str],
     seeds: Iterable[int],
     out: str,
     *,
+    vary: Iterable[str] = (),
     threads: int = 1,
     single_tasks: bool = False,
+    options: Iterable[str] = (),
     **settings: Any,
 ) -> list[Job]:
     """Return the runs of a sweep, seed by seed, so that what is there early compares agents.
@@ -55,22 +75,29 @@ def sweep_jobs(
     agents, seeds
         Every agent runs with every seed.
     out
-        Where: a folder or a URL; each run has a place ``AGENT-SEED`` in it.
+        Where: a folder or a URL; each run has a place ``AGENT-SEED`` in it, or
+        ``AGENT-NAME=VALUE-SEED`` where something varies.
+    vary
+        Options to try several values of, as ``name=value,value``.
     threads
         Threads of each run.
     single_tasks
         Also run each task alone, for forward transfer.
-    settings
+    options, settings
         What `presets.compose_config` takes.
     """
     # Workers may have another working folder.
     place = out if is_url(out) else str(Path(out).absolute())
     jobs: list[Job] = []
+    variations, common = parse_variations(vary), tuple(options)
     for seed in seeds:
-        for agent in dict.fromkeys(agents):
-            config = compose_config(agent=agent, seed=seed, threads=threads, **settings)
+        for agent, varied in itertools.product(dict.fromkeys(agents), variations):
+            chosen = (*common, *varied)
+            config = compose_config(
+                agent=agent, seed=seed, threads=threads, options=chosen, **settings
+            )
             check_options(agent, config.options)
-            name = f"{agent}-{seed}"
+            name = "-".join((agent, *varied, str(seed)))
             jobs.append(Job(name, config, join(place, name)))
     if single_tasks:
         jobs += [one for job in jobs for one in _alone(job)]

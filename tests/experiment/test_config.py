@@ -6,11 +6,19 @@ import json
 import pytest
 
 from everlearn.agents import AGENTS
+from everlearn.agents.options import MANIPULATION
 from everlearn.continual_bench import PAPER_TASKS
+from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.errors import EverlearnError, InvalidInputError, UnknownNameError
 from everlearn.experiment.config import EvaluationSchedule, RunConfig
-from everlearn.experiment.options import check_options, option_types, parse_options
+from everlearn.experiment.options import (
+    check_options,
+    option_types,
+    parse_options,
+    resolved_options,
+)
 from everlearn.experiment.presets import PRESETS, compose_config, preset_config
+from everlearn.experiment.reload import load_run
 from everlearn.experiment.run import execute
 from tests.experiment.worker import tiny
 
@@ -136,3 +144,68 @@ def test_what_is_said_goes_before_the_preset(tmp_path):
         compose_config(preset="smoke", config=saved)
     with pytest.raises(InvalidInputError, match="no config"):
         compose_config(config=tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_resolved_options_are_all_options_and_make_the_same_agent(agent):
+    env = ContinualBenchEnv("door-open")
+    given = tiny(agent).options
+    resolved = resolved_options(agent, env, given)
+    assert set(resolved) == set(option_types(agent)) - {"seed", "threads"}
+    assert {name: resolved[name] for name in given} == given
+    check_options(agent, resolved)
+    # Given in full they are a fixed point: nothing is left to a default.
+    assert resolved_options(agent, env, resolved) == resolved
+
+
+def test_resolved_options_say_what_the_defaults_were():
+    env = ContinualBenchEnv("door-open")
+    assert resolved_options("oa", env, {"bins": 7})["ridge"] == MANIPULATION["ridge"]
+    assert resolved_options("oa-paper", env, {})["ridge"] == 0.005
+    assert resolved_options("mlp-coreset", env, {})["capacity"] == 10_000
+    assert resolved_options("scripted", env, {"noise": 0.5}) == {"noise": 0.5}
+
+
+def test_a_run_says_all_that_it_used_and_can_be_repeated_from_that(tmp_path):
+    config = tiny("scripted", episodes_per_task=1)
+    execute(config, tmp_path / "run")
+    stored = RunConfig.read(tmp_path / "run" / "config.json")
+    assert (stored.options, stored.resolved) == ({}, {"noise": 0.0})
+    again = compose_config(config=tmp_path / "run" / "config.json", options=["noise=0.1"])
+    assert (again.options, again.resolved) == ({"noise": 0.1}, None)
+    other = compose_config(config=tmp_path / "run" / "config.json", agent="random")
+    assert (other.options, other.resolved) == ({}, None)
+
+
+def test_resuming_checks_what_the_defaults_were(tmp_path):
+    execute(tiny("scripted", episodes_per_task=1), tmp_path / "run")
+    file = tmp_path / "run" / "config.json"
+    stored = json.loads(file.read_text())
+    # As if the default had been another one when the run began.
+    file.write_text(json.dumps({**stored, "resolved": {"noise": 0.2}}))
+    with pytest.raises(InvalidInputError, match=r"option noise: 0\.2 and now 0\.0"):
+        execute(tiny("scripted", episodes_per_task=1), tmp_path / "run")
+    said = tiny("scripted", episodes_per_task=1, options={"noise": 0.2})
+    assert execute(said, tmp_path / "run").finished
+    # Folders from before have no such table; what was given is all that can be compared.
+    file.write_text(json.dumps({name: stored[name] for name in stored if name != "resolved"}))
+    assert execute(tiny("scripted", episodes_per_task=1), tmp_path / "run").finished
+    assert RunConfig.read(file).resolved == {"noise": 0.0}
+
+
+def test_settings_that_came_with_a_version_must_be_said():
+    before = tiny("oa", resolved={"ridge": 1.0})
+    after = tiny("oa", resolved={"ridge": 1.0, "bins": 9})
+    assert before.differences(after) == ["option bins: not known and now 9"]
+    assert before.differences(dataclasses.replace(after, options={"bins": 9})) == []
+    assert after.differences(before) == ["option bins: 9 and now not known"]
+
+
+def test_a_loaded_agent_has_the_settings_of_its_run(tmp_path):
+    execute(tiny("oa", episodes_per_task=1), tmp_path / "run")
+    file = tmp_path / "run" / "config.json"
+    stored = json.loads(file.read_text())
+    stored["resolved"]["success_bonus"] = 3.25  # not what is the default today
+    file.write_text(json.dumps(stored))
+    _, _, agent = load_run(tmp_path / "run")
+    assert agent.success_bonus == 3.25

@@ -73,6 +73,22 @@ def test_every_agent_runs_with_every_seed(tmp_path):
         sweep_jobs(["oa"], (0,), str(tmp_path), options=["rigde=1"])
 
 
+def test_options_that_vary_are_runs_of_their_own(tmp_path):
+    jobs = sweep_jobs(
+        ["oa"], (0, 1), str(tmp_path), vary=["bins=5,7", "ridge=1"], options=["features=10"]
+    )
+    names = ["oa-bins=5-ridge=1-0", "oa-bins=7-ridge=1-0", "oa-bins=5-ridge=1-1"]
+    assert [job.name for job in jobs[:3]] == names
+    assert jobs[1].config.options == {"features": 10, "bins": 7, "ridge": 1.0}
+    assert Path(jobs[1].place) == tmp_path / names[1]
+    assert len(jobs) == 4
+    for wrong in ("bins", "bins=", "=5"):
+        with pytest.raises(InvalidInputError, match="bins=5,7,9,11"):
+            sweep_jobs(["oa"], (0,), str(tmp_path), vary=[wrong])
+    with pytest.raises(UnknownNameError, match="bons"):
+        sweep_jobs(["oa"], (0,), str(tmp_path), vary=["bons=1"])
+
+
 def test_a_run_may_start_after_those_of_its_tasks_alone(tmp_path):
     saved = tmp_path / "tiny.json"
     saved.write_text(tiny(episodes_per_task=1).to_json())
