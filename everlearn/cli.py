@@ -318,6 +318,58 @@ def audit(
             print(f"-> {out}")
 
 
+def report(
+    *runs: Path,
+    out: Path | None = None,
+    compare: tuple[Path, Path] | None = None,
+    json: bool = False,
+    videos: Path | None = None,
+    make_videos: bool = False,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> None:
+    """Turn runs into figures, tables, numbers and a page to look at.
+
+    Example: everlearn report results --out reports/results
+
+    Args:
+        runs: Folders of runs, or folders above them.
+        out: Folder for the report; reports/latest if not given and nothing is printed.
+        compare: Two folders of runs to set against each other, instead of runs.
+        json: Print the summary for scripts; files are written only with --out.
+        videos: Folder with videos such as door-open-before.mp4, beside those of the runs.
+        make_videos: Film tasks before and after learning, where runs have snapshots.
+        resamples: Bootstrap samples of every interval.
+        seed: Seed of the bootstrap.
+    """
+    import json as json_format
+
+    from everlearn import report as reporting
+
+    if bool(runs) == (compare is not None):
+        raise InvalidInputError("give folders of runs, or two sets of runs with --compare A B")
+    resampling = reporting.Resampling(resamples, seed)
+    if compare is None:
+        found = reporting.read_report(runs, resampling)
+    else:
+        found = reporting.read_comparison(*compare, resampling)
+    for line in found.left_out:
+        print(f"left out: {line}", file=sys.stderr)
+    if out is not None or not json:
+        page = reporting.write_report(
+            found,
+            out or Path("reports/latest"),
+            videos=videos,
+            film=make_videos,
+            notify=lambda text: print(text, file=sys.stderr),
+        )
+    if json:
+        print(json_format.dumps(found.to_json()))
+    else:
+        print("\n".join(reporting.summary_lines(found)))
+        print(f"-> {page}")
+
+
 def list_(runs: Path = Path("runs")) -> None:
     """List the tasks, agents and presets that commands know by name, and the runs there are.
 
@@ -387,6 +439,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "sweep": sweep,
     "eval": eval_,
     "audit": audit,
+    "report": report,
     "video": video,
     "list": list_,
     "speed": speed,

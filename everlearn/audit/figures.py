@@ -13,8 +13,17 @@ from matplotlib.figure import Figure
 from everlearn.audit.encoded import Doubles
 from everlearn.audit.growth import LATE, SHAPES
 from everlearn.audit.result import Audit, Comparator, Learner
+from everlearn.drawing import (
+    BLUE,
+    GREY,
+    PURPLE,
+    VERMILLION,
+    label_axes,
+    new_figure,
+    save_figure,
+)
 
-ONLINE, EXACT, LIMIT, OTHER = "#0b6e99", "#d9730d", "#b3261e", "#6b6b6b"
+ONLINE, EXACT, LIMIT, OTHER = BLUE, VERMILLION, PURPLE, GREY
 _LEARNERS: tuple[tuple[Learner, str, str], ...] = (
     ("online", "sparse online model", ONLINE),
     ("leader", "exact leader", EXACT),
@@ -28,7 +37,7 @@ def comparator_of(audit: Audit) -> Comparator:
 
 def regret_figure(audit: Audit) -> Figure:
     """Regret over time with its best fit, and beside it losses and the bound on log axes."""
-    figure, (left, right) = _figure(2)
+    figure, (left, right) = new_figure(1, 2)
     comparator = comparator_of(audit)
     steps = [point.step for point in audit.points]
     for learner, label, color in _LEARNERS:
@@ -45,23 +54,25 @@ def regret_figure(audit: Audit) -> Figure:
         right.plot(times, np.maximum(regrets, 1e-300), color=color, label=f"regret, {label}")
     _mark_tasks(left, audit)
     best = "least squares" if comparator == "least_squares" else "ridge"
-    _label(left, "step", f"regret against {best} in hindsight", "solid: best fit, dotted: log T")
+    label_axes(
+        left, "step", f"regret against {best} in hindsight", "solid: best fit, dotted: log T"
+    )
     right.plot(steps, [point.still_loss for point in audit.points], color=OTHER, label="no change")
     bounds = [audit.constants.bound(step) for step in steps]
     right.plot(steps, bounds, color=LIMIT, label="the paper's bound")
     right.set(xscale="log", yscale="log")
-    _label(right, "step", "sum of squared errors", "the bound beside what it bounds")
+    label_axes(right, "step", "sum of squared errors", "the bound beside what it bounds")
     return figure
 
 
 def gap_figure(audit: Audit) -> Figure:
     """How far the sparse model is from the exact leader, in loss and in weights."""
-    figure, (left, right) = _figure(2)
+    figure, (left, right) = new_figure(1, 2)
     steps = [point.step for point in audit.points]
     left.plot(steps, [100 * point.gap.excess for point in audit.points], color=ONLINE)
     left.set_ylim(bottom=0)
     _mark_tasks(left, audit)
-    _label(left, "step", "percent", "loss on all data seen: above the minimum", legend=False)
+    label_axes(left, "step", "percent", "loss on all data seen: above the minimum", legend=False)
     moved = [point for point in audit.points if point.gap.change > 0]
     times = [point.step for point in moved]
     right.plot(
@@ -72,24 +83,26 @@ def gap_figure(audit: Audit) -> Figure:
         right.plot(*zip(*one_step, strict=True), "o-", ms=3, color=EXACT, label="one sparse step")
     right.axhline(audit.proposition.allowed, color=LIMIT, label=r"allowed, $K r_M$")
     right.set(xscale="log", yscale="log")
-    _label(right, "step", r"$|\tilde W - W|_F \,/\, |\Delta_t|_F$", "proposition on the gap")
+    label_axes(right, "step", r"$|\tilde W - W|_F \,/\, |\Delta_t|_F$", "proposition on the gap")
     return figure
 
 
 def assumptions_figure(audit: Audit) -> Figure:
     """Assumption 1, what the proofs take from it, and assumption 3."""
-    figure, (first, second, third) = _figure(3)
+    figure, (first, second, third) = new_figure(1, 3)
     steps = [point.step for point in audit.points]
     first.plot(steps, [p.stability.largest for p in audit.points], color=ONLINE, label="found")
     first.plot(steps, [p.stability.allowed for p in audit.points], color=LIMIT, label="allowed")
     first.set(xscale="log", yscale="log")
-    _label(first, "step", r"$|\phi\phi^T - A/t|_2$", "assumption 1")
+    label_axes(first, "step", r"$|\phi\phi^T - A/t|_2$", "assumption 1")
     if audit.losses.leverage is not None:
         scaled = audit.losses.leverage * np.arange(1, audit.steps + 1)
         second.plot(*_thinned(scaled), color=ONLINE, label="median of neighbours")
         second.axhline(1, color=LIMIT, label="allowed")
         second.set(xscale="log", yscale="log")
-        _label(second, "step", r"$t\,\phi_t^T (A + r I)^{-1}\phi_t$", "what the proofs need of it")
+        label_axes(
+            second, "step", r"$t\,\phi_t^T (A + r I)^{-1}\phi_t$", "what the proofs need of it"
+        )
     else:
         second.set_axis_off()
     square = audit.constants.target_norm**2
@@ -104,7 +117,7 @@ def assumptions_figure(audit: Audit) -> Figure:
         third.plot(steps, np.minimum(asked, audit.constants.cells), color=color, label=label)
     third.axhline(audit.constants.active, color=LIMIT, label="K")
     third.set(xscale="log", yscale="log")
-    _label(third, "step", "K must be at least", "assumption 3")
+    label_axes(third, "step", "K must be at least", "assumption 3")
     return figure
 
 
@@ -118,21 +131,7 @@ FIGURES: dict[str, Callable[[Audit], Figure]] = {
 def save_figures(audit: Audit, folder: Path) -> None:
     """Write all figures into `folder`, which is there."""
     for name, draw in FIGURES.items():
-        # No date and no version inside: equal audits give equal files.
-        draw(audit).savefig(folder / name, dpi=110, metadata={"Software": None})
-
-
-def _figure(panels: int) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(4.6 * panels, 3.6), layout="constrained")
-    return figure, list(figure.subplots(1, panels))
-
-
-def _label(axes: Axes, x: str, y: str, title: str, legend: bool = True) -> None:
-    axes.set(xlabel=x, ylabel=y)
-    axes.set_title(title, fontsize=10)
-    axes.spines[["top", "right"]].set_visible(False)
-    if legend:
-        axes.legend(fontsize=8, frameon=False)
+        save_figure(draw(audit), folder / name, dots_per_inch=110)
 
 
 def _mark_tasks(axes: Axes, audit: Audit) -> None:

@@ -68,15 +68,35 @@ def regret_eval(times: npt.ArrayLike, p: npt.ArrayLike, periods: Sequence[Period
     """
     times, table = _points(times, p, periods)
     area, whole = 0.0, 0.0
-    for task, start, end in periods:
-        inside = (times >= start) & (times <= end) & ~np.isnan(table[:, task])
-        if not inside.any() or end <= start:
+    for period in periods:
+        line = performance_in(times, table, period)
+        if line is None:
             return math.nan
-        at, value = times[inside], table[inside, task]
-        knots = np.unique(np.concatenate([[start], at, [end]]))
-        area += float(np.trapezoid(1.0 - np.interp(knots, at, value), knots))
-        whole += end - start
+        knots, value = line
+        area += float(np.trapezoid(1.0 - value, knots))
+        whole += knots[-1] - knots[0]
     return area / whole if whole else math.nan
+
+
+def performance_in(
+    times: npt.ArrayLike, p: npt.ArrayLike, period: Period
+) -> tuple[Floats, Floats] | None:
+    """P of the task at hand over a period, as `regret_eval` reads it.
+
+    Returns
+    -------
+    knots, values
+        Corners of the line, from the start of the period to its end; None if the task was not
+        evaluated in it.
+    """
+    times, table = _points(times, p, [period])
+    task, start, end = period
+    inside = (times >= start) & (times <= end) & ~np.isnan(table[:, task])
+    if not inside.any() or end <= start:
+        return None
+    at, value = times[inside], table[inside, task]
+    knots = np.unique(np.concatenate([[start], at, [end]]))
+    return knots, np.interp(knots, at, value)
 
 
 def forgetting(times: npt.ArrayLike, p: npt.ArrayLike, periods: Sequence[Period]) -> float:

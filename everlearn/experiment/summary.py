@@ -96,7 +96,11 @@ def periods(config: RunConfig, episode_steps: np.ndarray, by_steps: bool) -> lis
 def summarize(run: str | Path) -> Summary:
     """Read a run, and the runs of its tasks alone if there are any, and compute its numbers."""
     folder = Path(run)
-    config, columns = RunConfig.read(folder / CONFIG), read_run(folder)
+    return summary_of(folder, RunConfig.read(folder / CONFIG), read_run(folder))
+
+
+def summary_of(folder: Path, config: RunConfig, columns: dict[str, Columns]) -> Summary:
+    """Compute the numbers of a run that has been read; `folder` may hold its tasks alone."""
     table, training = evaluations(config, columns["eval"]), columns["episode"]
     success = training.get("success", np.zeros(0, bool))
     lengths = training.get("length", np.zeros(0, int))

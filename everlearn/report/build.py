@@ -1,0 +1,84 @@
+"""From run folders to a folder with everything: figures, tables, numbers and the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from everlearn.drawing import save_figure
+from everlearn.errors import InvalidInputError
+from everlearn.experiment.store import Notify, storing, write_text
+from everlearn.report.content import Report, StudyReport
+from everlearn.report.figures import Drawing, draw_study
+from everlearn.report.page import write_page
+from everlearn.report.statistics import Resampling
+from everlearn.report.tables import score_rows, to_csv, to_latex, to_markdown
+from everlearn.report.videos import FOLDER, find_videos, make_videos
+
+SUMMARY = "summary.json"
+
+
+def write_report(
+    report: Report,
+    out: str | Path,
+    *,
+    videos: Path | None = None,
+    film: bool = False,
+    notify: Notify = lambda text: None,
+) -> Path:
+    """Write everything into `out` and return the page's path.
+
+    Parameters
+    ----------
+    report
+        From `read_report`.
+    out
+        Folder; files of an earlier report are replaced.
+    videos
+        Folder to look for videos in, beside those of the runs.
+    film
+        Whether to film tasks before and after learning, where runs have snapshots.
+    notify
+        Who is told what happens.
+    """
+    folder = Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInputError(f"{folder} is a file; give a folder for the report")
+    if videos is not None and not videos.is_dir():
+        raise InvalidInputError(f"there is no folder {videos}; give one with videos")
+    with storing(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / SUMMARY, json.dumps(report.to_json(), indent=2) + "\n")
+        drawings = [
+            _write_study(part, study_folder(folder, place), report.resampling)
+            for place, part in enumerate(report.studies)
+        ]
+        found = []
+        for part in report.studies:
+            looked = [run.folder / FOLDER for method in part.study.methods for run in method.runs]
+            looked += [videos] if videos is not None else []
+            looked += make_videos(part.study, folder, notify) if film else []
+            found.append(find_videos(looked, part.study.protocol.names))
+        return write_page(report, drawings, found, folder)
+
+
+def study_folder(out: Path, place: int) -> Path:
+    """Folder of a study: the first and largest is at the top."""
+    return out if place == 0 else out / f"study-{place + 1}"
+
+
+def _write_study(part: StudyReport, folder: Path, resampling: Resampling) -> list[Drawing]:
+    for name in ("figures", "tables", "data"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    drawings = draw_study(part.study, part.curves, resampling)
+    for drawing in drawings:
+        for ending in ("png", "pdf"):
+            save_figure(drawing.figure, folder / "figures" / f"{drawing.name}.{ending}")
+        write_text(folder / "data" / f"{drawing.name}.csv", to_csv(drawing.rows))
+    for table in part.tables:
+        write_text(folder / "tables" / f"{table.name}.md", to_markdown(table))
+        write_text(folder / "tables" / f"{table.name}.tex", to_latex(table))
+        rows = [dict(zip(table.headings, row, strict=True)) for row in table.rows]
+        write_text(folder / "tables" / f"{table.name}.csv", to_csv(rows))
+    write_text(folder / "data" / "scores.csv", to_csv(score_rows(part.scores)))
+    return drawings

@@ -1,0 +1,307 @@
+"""Figures of a study for print: each with its caption and every number in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from everlearn.drawing import GREY, SHADE, LineStyle, label_axes, new_figure
+from everlearn.report.comparisons import (
+    ABLATIONS,
+    BINS,
+    BUDGET,
+    Ablation,
+    RegretArea,
+    Speed,
+    ablations,
+    references,
+    regret_areas,
+    speeds,
+)
+from everlearn.report.curves import FIELDS, Curve, CurveFigure
+from everlearn.report.methods import Study
+from everlearn.report.statistics import Estimate, Resampling
+
+Row = dict[str, Any]
+
+BAND = "Lines: mean over seeds; bands: standard error; dotted where not all seeds have a value."
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A figure with its words and its numbers.
+
+    Attributes
+    ----------
+    name, title, caption
+        Name of its files, and its words.
+    figure
+        The picture.
+    rows
+        Every plotted number, one row a point.
+    """
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+    rows: list[Row]
+
+
+def draw_study(
+    study: Study, curves: Iterable[CurveFigure], resampling: Resampling
+) -> list[Drawing]:
+    """Draw everything that the runs of a study have to show; `curves` are theirs over time."""
+    styles = study.styles
+    found = [_draw_curves(figure, study, styles) for figure in curves]
+    main = {method.label for method in study.main}
+    areas = [area for area in regret_areas(study) if area.method in main]
+    if areas:
+        found.append(_draw_areas(areas, study, styles))
+    for setting in (BUDGET, BINS):
+        families = ablations(study, setting, resampling)
+        if families:
+            known = references(study, setting, resampling)
+            others = {label: one for label, one in known.items() if label in main}
+            found.append(_draw_ablation(families, others, styles))
+    timed = speeds(study, resampling)
+    if any(speed.steps_per_second.runs for speed in timed.values()):
+        found.append(_draw_speeds(timed, styles))
+    return found
+
+
+def _draw_curves(spec: CurveFigure, study: Study, styles: Mapping[str, LineStyle]) -> Drawing:
+    columns = min(3, len(spec.panels))
+    rows = math.ceil(len(spec.panels) / columns)
+    single = len(spec.panels) == 1
+    figure, panels = new_figure(rows, columns, *((5.6, 3.7) if single else (3.4, 2.6)))
+    main = {method.label for method in study.main}
+    drawn = [curve for curve in spec.curves if curve.method in main]
+    caption = f"{spec.caption} {BAND}"
+    if not drawn:
+        drawn = list(spec.curves)
+    elif len(drawn) < len(spec.curves):
+        caption += " Variations of settings are on the page and in the CSV file."
+    for axes, panel in zip(panels, spec.panels, strict=False):
+        _mark_periods(axes, study, panel)
+        for curve in drawn:
+            if curve.panel == panel:
+                _draw_curve(axes, curve, styles[curve.method])
+        _finish(axes, spec.percent, spec.logarithmic)
+        axes.set_xlim(0, study.protocol.episodes)
+        label_axes(axes, "training episodes", spec.y, panel or spec.title, legend=False)
+        if spec.percent:
+            axes.label_outer()
+    for axes in panels[len(spec.panels) :]:
+        axes.set_axis_off()
+    _share_legend(figure, {curve.method for curve in drawn}, study, styles)
+    numbers = [row for curve in spec.curves for row in _curve_rows(curve, spec.panels)]
+    return Drawing(spec.name, spec.title, caption, figure, numbers)
+
+
+def _draw_curve(axes: Axes, curve: Curve, style: LineStyle) -> None:
+    x, mean, error = curve.episodes, curve.values["mean"], curve.values["standard_error"]
+    whole = curve.values["runs"] == curve.runs
+    # A segment is solid if both its ends have every run.
+    solid = np.where(whole, mean, np.nan)
+    axes.plot(x, solid, style.dash, color=style.color, lw=1.4)
+    if not whole.all():
+        partial = ~whole
+        partial[:-1] |= ~whole[1:]
+        partial[1:] |= ~whole[:-1]
+        axes.plot(x, np.where(partial, mean, np.nan), ":", color=style.color, lw=1.2)
+    if len(x) <= 60:
+        axes.plot(x, mean, style.marker, color=style.color, ms=2.6, mew=0)
+    axes.fill_between(x, mean - error, mean + error, color=style.color, alpha=0.16, lw=0)
+
+
+def _mark_periods(axes: Axes, study: Study, task: str) -> None:
+    protocol = study.protocol
+    for start, end in protocol.periods(task) if task else ():
+        axes.axvspan(start, end, color=SHADE, zorder=0, lw=0)
+    if not task:
+        for place in range(1, len(protocol.tasks)):
+            at = place * protocol.episodes_per_task
+            axes.axvline(at, color="#C9CCD1", ls="--", lw=0.8, zorder=0)
+
+
+def _finish(axes: Axes, percent: bool, logarithmic: bool) -> None:
+    axes.tick_params(labelsize=8)
+    if percent:
+        axes.set_ylim(-0.03, 1.03)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    if logarithmic:
+        axes.set_yscale("log")
+    axes.grid(axis="y", color="#EEEEEE", lw=0.6)
+    axes.set_axisbelow(True)
+
+
+def _share_legend(
+    figure: Figure, labels: Iterable[str], study: Study, styles: Mapping[str, LineStyle]
+) -> None:
+    present = set(labels)
+    methods = [method for method in study.methods if method.label in present]
+    blank = figure.axes[0]
+    handles = [
+        blank.plot(
+            [],
+            [],
+            styles[method.label].dash,
+            marker=styles[method.label].marker,
+            ms=3.5,
+            color=styles[method.label].color,
+            label=f"{method.label} ({method.seeds})",
+        )[0]
+        for method in methods
+    ]
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=min(3, max(1, len(handles))),
+        fontsize=8,
+        frameon=False,
+    )
+
+
+def _curve_rows(curve: Curve, panels: tuple[str, ...]) -> Iterable[Row]:
+    for place, episode in enumerate(curve.episodes):
+        row: Row = {"method": curve.method}
+        if panels != ("",):
+            row["task"] = curve.panel
+        row |= {"episode": int(episode), "seeds": curve.runs}
+        yield row | {name: float(curve.values[name][place]) for name in FIELDS}
+
+
+def _draw_areas(areas: list[RegretArea], study: Study, styles: Mapping[str, LineStyle]) -> Drawing:
+    columns = min(3, len(areas))
+    figure, panels = new_figure(math.ceil(len(areas) / columns), columns, 3.6, 2.5)
+    for axes, area in zip(panels, areas, strict=False):
+        _mark_periods(axes, study, "")
+        color = styles[area.method].color
+        axes.axhline(1, color="black", lw=1.2)
+        axes.plot(area.episodes, area.performance, color=color, lw=1.4)
+        axes.fill_between(area.episodes, area.performance, 1, color=color, alpha=0.25, lw=0)
+        _finish(axes, percent=True, logarithmic=False)
+        axes.set_xlim(0, study.protocol.episodes)
+        count = "1 seed" if area.runs == 1 else f"{area.runs} seeds"
+        title = f"{area.method}: {area.regret:.1%} ({count})"
+        label_axes(axes, "training episodes", "success, task at hand", title, legend=False)
+    for axes in panels[len(areas) :]:
+        axes.set_axis_off()
+    rows = [
+        {"method": area.method, "seeds": area.runs, "regret": area.regret}
+        | {"episode": float(episode), "performance": float(value)}
+        for area in areas
+        for episode, value in zip(area.episodes, area.performance, strict=True)
+    ]
+    caption = (
+        "Success rate in evaluation of the task that is being learned, mean over seeds, against an "
+        "oracle that always succeeds. The area between them, as a share of the whole, is the "
+        "paper's regret."
+    )
+    return Drawing("regret-area", "What regret measures", caption, figure, rows)
+
+
+def _draw_ablation(
+    families: list[Ablation], others: Mapping[str, Estimate], styles: Mapping[str, LineStyle]
+) -> Drawing:
+    setting = families[0].setting
+    title, x, caption = ABLATIONS[setting]
+    two = any(found.runs for family in families for found in family.utilization)
+    figure, panels = new_figure(1, 1 + two, 4.4, 3.4)
+    rows: list[Row] = []
+    for family in families:
+        style = styles[family.methods[0].label]
+        rows += _draw_values(panels[0], family, family.performance, style, "average_performance")
+        if two:
+            rows += _draw_values(panels[1], family, family.utilization, style, "utilization")
+    if setting == BUDGET:
+        for label, found in others.items():
+            style = styles[label]
+            panels[0].axhline(
+                found.mean, color=style.color, ls="--", lw=1, label=f"{label} (n={found.runs})"
+            )
+            rows.append(
+                {"agent": label, "setting": "", "value": "", "metric": "average_performance"}
+                | _estimate_row(found)
+            )
+    values = sorted({value for family in families for value in family.values})
+    for axes, y in zip(panels, ("final average performance", "cells ever active"), strict=False):
+        _finish(axes, percent=True, logarithmic=False)
+        if setting == BUDGET:
+            axes.set_xscale("log")
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.minorticks_off()
+        label_axes(axes, x, y, title, legend=axes is panels[0])
+    caption += " Bars: standard error over seeds; n: their number."
+    name = "budget" if setting == BUDGET else "bins"
+    return Drawing(name, title, caption, figure, rows)
+
+
+def _draw_values(
+    axes: Axes, family: Ablation, found: tuple[Estimate, ...], style: LineStyle, metric: str
+) -> list[Row]:
+    counts = sorted({one.runs for one in found})
+    label = f"{family.agent} (n={'-'.join(map(str, counts))})"
+    axes.errorbar(
+        family.values,
+        [one.mean for one in found],
+        [0 if math.isnan(one.standard_error) else one.standard_error for one in found],
+        fmt=f"{style.marker}{style.dash}",
+        ms=4,
+        lw=1.4,
+        capsize=3,
+        color=style.color,
+        label=label,
+    )
+    return [
+        {"agent": family.agent, "setting": family.setting, "value": value, "metric": metric}
+        | _estimate_row(one)
+        for value, one in zip(family.values, found, strict=True)
+    ]
+
+
+def _draw_speeds(timed: Mapping[str, Speed], styles: Mapping[str, LineStyle]) -> Drawing:
+    figure, (left, right) = new_figure(1, 2, 4.4, 0.9 + 0.32 * len(timed))
+    labels = list(timed)
+    for axes, found in (
+        (left, [speed.steps_per_second for speed in timed.values()]),
+        (right, [speed.hours for speed in timed.values()]),
+    ):
+        for place, (label, one) in enumerate(zip(labels, found, strict=True)):
+            error = 0 if math.isnan(one.standard_error) else one.standard_error
+            axes.barh(place, one.mean, xerr=error, color=styles[label].color, height=0.62)
+            text = f" {one.mean:.3g} (n={one.runs})" if one.runs else " no finished run"
+            axes.text(0 if not one.runs else one.mean + error, place, text, va="center", fontsize=7)
+        axes.set_yticks(range(len(labels)), labels, fontsize=8)
+        axes.invert_yaxis()
+        axes.margins(x=0.3)
+    label_axes(left, "steps a second", "", "Training speed", legend=False)
+    label_axes(right, "hours a run", "", "Training time", legend=False)
+    right.set_yticklabels([])
+    left.tick_params(colors=GREY, axis="x")
+    rows = [
+        {"method": label, "threads": speed.threads, "metric": metric} | _estimate_row(one)
+        for label, speed in timed.items()
+        for metric, one in (
+            ("steps_per_second", speed.steps_per_second),
+            ("hours", speed.hours),
+        )
+    ]
+    caption = (
+        "Steps of training a second, and hours of training a finished run; evaluation is not in "
+        "it. Bars: mean over seeds; whiskers: standard error. It depends on the machine and its "
+        "load, which the list of runs has."
+    )
+    return Drawing("speed", "Wall time and speed", caption, figure, rows)
+
+
+def _estimate_row(found: Estimate) -> Row:
+    return {name: float(getattr(found, name)) for name in FIELDS}

@@ -1,0 +1,379 @@
+"""The page: one HTML file that works without a network, with curves to play with.
+
+What comes from run folders is never trusted: text is escaped, data stands in a script tag that
+is not run, and the page's policy lets nothing run or load but what is in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import io
+import json
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import everlearn
+from everlearn.drawing import settle_layout
+from everlearn.experiment.command import command_for
+from everlearn.experiment.store import write_text
+from everlearn.report import paper
+from everlearn.report.content import COMPARISON, Report, StudyReport
+from everlearn.report.curves import CurveFigure
+from everlearn.report.figures import Drawing
+from everlearn.report.methods import Study, plain
+from everlearn.report.runs import RunRecord
+from everlearn.report.tables import (
+    HEADINGS,
+    MISSING,
+    MethodScores,
+    Table,
+    mean_cell,
+    middle_cell,
+)
+from everlearn.report.videos import LARGEST, Video
+
+PAGE = "index.html"
+DIGITS = 5
+"""Significant digits of a plotted number: more than a screen can show."""
+
+PICTURE_DOTS = 130
+
+
+def write_page(
+    report: Report,
+    drawings: Sequence[Sequence[Drawing]],
+    videos: Sequence[Sequence[Video]],
+    folder: Path,
+) -> Path:
+    """Write the page of a report into `folder` and return its path.
+
+    Parameters
+    ----------
+    report
+        What to show.
+    drawings, videos
+        Of each study.
+    folder
+        Of the report.
+    """
+    path = folder / PAGE
+    write_text(path, page(report, drawings, videos))
+    return path
+
+
+def page(
+    report: Report,
+    drawings: Sequence[Sequence[Drawing]],
+    videos: Sequence[Sequence[Video]],
+) -> str:
+    """Return the page as HTML."""
+    style, script = _asset("page.css"), _asset("page.js")
+    parts = zip(report.studies, drawings, videos, strict=True)
+    studies = [
+        _study(place, part, drawn, films) for place, (part, drawn, films) in enumerate(parts)
+    ]
+    data = json.dumps(
+        {"studies": [_study_data(part) for part in report.studies]},
+        allow_nan=False,
+        separators=(",", ":"),
+    )
+    runs = sum(len(method.runs) for part in report.studies for method in part.study.methods)
+    methods = sum(len(part.study.methods) for part in report.studies)
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
+    )
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            "<title>everlearn report</title>",
+            f"<style>{style}</style>",
+            "</head>",
+            "<body>",
+            '<header class="top">',
+            "<h1>everlearn report</h1>",
+            f"<p>{_count(runs, 'run')} of {_count(methods, 'method')}, from "
+            + ", ".join(f"<code>{escape(place)}</code>" for place in report.places)
+            + ".</p>",
+            _notes([f"Left out: {line}" for line in report.left_out]),
+            "</header>",
+            "<main>",
+            *studies,
+            "</main>",
+            "<footer><p>Made by <code>everlearn report</code> "
+            f"{escape(everlearn.__version__)}. Intervals: stratified bootstrap, "
+            f"{report.resampling.count} samples, seed {report.resampling.seed}. Nothing is "
+            "smoothed.</p></footer>",
+            # A less-than sign could end the tag.
+            f'<script type="application/json" id="data">{data.replace("<", chr(92) + "u003c")}'
+            "</script>",
+            f"<script>{script}</script>",
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def _asset(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _notes(lines: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f'<ul class="notes">{items}</ul>' if items else ""
+
+
+def _study(
+    place: int,
+    part: StudyReport,
+    drawings: Sequence[Drawing],
+    videos: Sequence[Video],
+) -> str:
+    study = part.study
+    root = "" if place == 0 else f"study-{place + 1}/"
+    interactive = {figure.name for figure in part.curves}
+    pictured = [drawing for drawing in drawings if drawing.name not in interactive]
+    return "\n".join(
+        [
+            f'<section class="study" data-study="{place}">',
+            f"<h2>{escape(str(study.protocol))}</h2>",
+            _notes(study.notes),
+            '<div class="scroll">' + _score_table(study, part.scores) + "</div>",
+            f'<p class="caption">{escape(part.tables[0].note)}</p>',
+            *(_titled_table(table) for table in part.tables[COMPARISON:]),
+            '<div class="controls" role="group" aria-label="What is shown"></div>',
+            '<div class="charts"></div>',
+            *(_picture(drawing, root) for drawing in pictured),
+            _titled_table(part.tables[1]),
+            _videos(videos),
+            _runs(study),
+            "</section>",
+        ]
+    )
+
+
+def _score_table(study: Study, scores: Sequence[MethodScores]) -> str:
+    """Methods against metrics: ours in large, the rest below it."""
+    arrows = {"up": "↑", "down": "↓"}
+    head = "".join(
+        f"<th>{escape(short)} {arrows[better]}</th>" for short, better in HEADINGS.values()
+    )
+    rows = []
+    for score in scores:
+        cells = []
+        for name in HEADINGS:
+            lines = [f"<b>{escape(mean_cell(score, name))}</b>"]
+            middle = middle_cell(score.estimates[name])
+            if middle != MISSING:
+                lines.append(f"<small>IQM {escape(middle)}</small>")
+            printed = _papers(score, name)
+            if printed is not None:
+                lines.append(f'<small class="paper">paper {printed:.2f}</small>')
+            cells.append(f"<td>{'<br>'.join(lines)}</td>")
+        color = study.styles[score.method.label].color
+        rows.append(
+            f'<tr><th><svg class="dot" width="12" height="12" aria-hidden="true"><circle cx="6" '
+            f'cy="6" r="5" fill="{color}"/></svg>{escape(score.method.label)}<br>'
+            f"<small>{escape(score.method.seeds)}</small></th>{''.join(cells)}</tr>"
+        )
+    return (
+        f'<table class="scores"><thead><tr><th>method</th>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table>"
+    )
+
+
+def _papers(score: MethodScores, metric: str) -> float | None:
+    found: paper.PaperScore | None = score.paper
+    if found is None:
+        return None
+    return {
+        "average_performance": found.average_performance,
+        "regret_eval": found.regret,
+    }.get(metric)
+
+
+def _titled_table(table: Table) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in table.headings)
+    rows = "".join(
+        f"<tr><th>{escape(row[0])}</th>{''.join(f'<td>{escape(c)}</td>' for c in row[1:])}</tr>"
+        for row in table.rows
+    )
+    return (
+        f'<h3>{escape(table.title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f'<tbody>{rows}</tbody></table></div><p class="caption">{escape(table.note)}</p>'
+    )
+
+
+def _picture(drawing: Drawing, root: str) -> str:
+    return (
+        f'<figure><h3>{escape(drawing.title)}</h3><img alt="{escape(drawing.title)}" '
+        f'src="{_png(drawing.figure)}"><figcaption>{escape(drawing.caption)} '
+        f"{_files(drawing.name, root)}</figcaption></figure>"
+    )
+
+
+def _files(name: str, root: str) -> str:
+    links = [
+        f'<a href="{root}{folder}/{name}.{ending}">{ending.upper()}</a>'
+        for folder, ending in (("figures", "png"), ("figures", "pdf"), ("data", "csv"))
+    ]
+    return f'<span class="files">{" ".join(links)}</span>'
+
+
+def _png(figure: Figure) -> str:
+    settle_layout(figure)
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=PICTURE_DOTS, metadata={"Software": None})
+    return "data:image/png;base64," + base64.b64encode(content.getvalue()).decode()
+
+
+def _videos(videos: Sequence[Video]) -> str:
+    if not videos:
+        return (
+            "<h3>Videos</h3><p>There are none: no run folder has a folder <code>videos</code> with "
+            "files like <code>door-open-after.mp4</code>. Name a folder with <code>--videos</code>,"
+            " or film runs that have snapshots with <code>--make-videos</code>.</p>"
+        )
+    cards = []
+    for video in videos:
+        when = f", {video.when} learning" if video.when else ""
+        words = f"{escape(video.task)}{when} <small>{escape(video.source)}</small>"
+        if video.path.stat().st_size > LARGEST:
+            size = f"{video.path.stat().st_size / 1e6:.0f} MB"
+            shown = f"<p>{size}, not in this page: <code>{escape(str(video.path))}</code></p>"
+        else:
+            content = base64.b64encode(video.path.read_bytes()).decode()
+            shown = (
+                '<video controls loop muted playsinline preload="metadata" '
+                f'src="data:video/mp4;base64,{content}"></video>'
+            )
+        cards.append(f"<figure>{shown}<figcaption>{words}</figcaption></figure>")
+    return f'<h3>Videos</h3><div class="videos">{"".join(cards)}</div>'
+
+
+def _runs(study: Study) -> str:
+    blocks = []
+    for method in study.methods:
+        for run in method.runs:
+            blocks.append(_run(method.label, run))
+    return "<h3>Runs</h3><p>The command, the settings and the versions of each.</p>" + "".join(
+        blocks
+    )
+
+
+def _run(label: str, run: RunRecord) -> str:
+    config = run.config
+    known = config.resolved is not None
+    settings = ", ".join(f"{name}={plain(value)}" for name, value in config.agent_options.items())
+    facts = [
+        ("folder", str(run.folder)),
+        ("command", command_for(config, str(run.folder))),
+        (
+            "settings" if known else "settings given (the others were not stored)",
+            settings or "none",
+        ),
+        ("machine", _machine(run.environment)),
+        ("versions", _versions(run.environment)),
+    ]
+    resumed = run.environment.get("resumed_with")
+    if isinstance(resumed, list):
+        facts += [("resumed with", f"{_machine(one)}; {_versions(one)}") for one in resumed]
+    rows = "".join(
+        f"<dt>{escape(name)}</dt><dd><code>{escape(text)}</code></dd>" for name, text in facts
+    )
+    return (
+        f"<details><summary>{escape(label)}, seed {config.seed} <small>{escape(run.state)}</small>"
+        f"</summary><dl>{rows}</dl></details>"
+    )
+
+
+def _machine(facts: Any) -> str:
+    if not isinstance(facts, dict):
+        return "not known"
+    words = [str(facts[name]) for name in ("processor", "system") if facts.get(name)]
+    if facts.get("threads"):
+        words.append(f"threads {facts['threads']}")
+    return ", ".join(words) or "not known"
+
+
+def _versions(facts: Any) -> str:
+    if not isinstance(facts, dict):
+        return "not known"
+    versions = facts.get("versions")
+    words = [f"Python {facts['python']}"] if facts.get("python") else []
+    if isinstance(versions, dict):
+        words += [f"{name} {version}" for name, version in versions.items()]
+    return ", ".join(words) or "not known"
+
+
+def _study_data(part: StudyReport) -> dict[str, Any]:
+    study, protocol = part.study, part.study.protocol
+    labels = {method.label: place for place, method in enumerate(study.methods)}
+    return {
+        "episodes": protocol.episodes,
+        "switches": [n * protocol.episodes_per_task for n in range(1, len(protocol.tasks))],
+        "tasks": [{"name": name, "periods": protocol.periods(name)} for name in protocol.names],
+        "methods": [
+            {
+                "label": method.label,
+                "seeds": method.seeds,
+                "main": method in study.main,
+                "style": dataclasses.asdict(study.styles[method.label]),
+            }
+            for method in study.methods
+        ],
+        "figures": [_figure_data(figure, labels, protocol.names) for figure in part.curves],
+    }
+
+
+def _figure_data(
+    figure: CurveFigure, labels: dict[str, int], tasks: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "y": figure.y,
+        "caption": figure.caption,
+        "percent": figure.percent,
+        "logarithmic": figure.logarithmic,
+        "byTask": figure.panels != ("",),
+        "curves": [
+            {
+                "method": labels[curve.method],
+                "task": tasks.index(curve.panel) if curve.panel else None,
+                "seeds": curve.runs,
+                "x": curve.episodes.tolist(),
+                **{name: _numbers(values) for name, values in curve.values.items()},
+            }
+            for curve in figure.curves
+        ],
+    }
+
+
+def _numbers(values: np.ndarray) -> list[float | None]:
+    """Return numbers as JSON has them, NaN as null."""
+    return [None if math.isnan(value) else float(f"{value:.{DIGITS}g}") for value in values]

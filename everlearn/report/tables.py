@@ -1,0 +1,250 @@
+"""Tables of a study: the same rows as Markdown, LaTeX and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from everlearn.agents import BOUNDARY_AWARE
+from everlearn.report import paper
+from everlearn.report.methods import Method, Study
+from everlearn.report.runs import METRIC_NAMES
+from everlearn.report.statistics import Estimate, Resampling, estimate
+
+HEADINGS = {
+    "average_performance": ("AP", "up"),
+    "regret_eval": ("regret", "down"),
+    "regret_online": ("regret online", "down"),
+    "forgetting": ("forgetting", "down"),
+    "forward_transfer": ("transfer", "up"),
+}
+"""Short names of the metrics, and which direction is better."""
+
+UNFINISHED = "so far"
+MISSING = "-"
+
+
+@dataclass(frozen=True, eq=False)
+class MethodScores:
+    """A method's numbers.
+
+    Attributes
+    ----------
+    method
+        Whose.
+    estimates
+        By metric, from finished runs.
+    so_far
+        Where no run is finished, the mean of what the runs say at their last episode.
+    """
+
+    method: Method
+    estimates: dict[str, Estimate]
+    so_far: dict[str, float]
+
+    @property
+    def paper(self) -> paper.PaperScore | None:
+        """The paper's numbers for this agent; none for a variation that the paper lacks."""
+        return None if self.method.varied else paper.SCORES.get(self.method.agent)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of words.
+
+    Attributes
+    ----------
+    name, title
+        Name of its files, and what stands above it.
+    headings, rows
+        Its cells.
+    note
+        What stands below it.
+    """
+
+    name: str
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str
+
+
+def score_methods(study: Study, resampling: Resampling) -> list[MethodScores]:
+    """Return the numbers of all methods of a study."""
+    found = []
+    for method in study.methods:
+        estimates = {name: method.estimate(name, resampling) for name in METRIC_NAMES}
+        so_far = {} if method.complete else {name: _so_far(method, name) for name in METRIC_NAMES}
+        found.append(MethodScores(method, estimates, so_far))
+    return found
+
+
+def _so_far(method: Method, metric: str) -> float:
+    values = [getattr(run.summary, metric) for run in method.runs]
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan
+
+
+def method_table(study: Study, scores: Sequence[MethodScores]) -> Table:
+    """Methods against metrics, in percent, with the paper's numbers beside ours."""
+    headings = ["method", "seeds", "told of tasks"]
+    for name, (short, better) in HEADINGS.items():
+        arrow = "↑" if better == "up" else "↓"
+        headings += [f"{short} {arrow}", f"{short} IQM [95 %]"]
+        if name in ("average_performance", "regret_eval"):
+            headings.append(f"{short}, paper")
+    rows = []
+    for score in scores:
+        told = "yes" if score.method.agent in BOUNDARY_AWARE else "no"
+        row = [score.method.label, score.method.seeds.partition(" ")[0], told]
+        if len(score.method.complete) < len(score.method.runs):
+            row[1] = f"{len(score.method.complete)} of {len(score.method.runs)} finished"
+        for name in HEADINGS:
+            row += [mean_cell(score, name), middle_cell(score.estimates[name])]
+            if name == "average_performance":
+                row.append(f"{score.paper.average_performance:.2f}" if score.paper else MISSING)
+            if name == "regret_eval":
+                row.append(f"{score.paper.regret:.2f}" if score.paper else MISSING)
+        rows.append(tuple(row))
+    note = (
+        "In percent. Mean ± standard error over finished runs; IQM: interquartile mean over seeds "
+        "and tasks with its 95 % stratified bootstrap interval. AP, forgetting and regret are from "
+        "evaluation with learning off, regret online and transfer from training episodes."
+    )
+    if any(score.so_far for score in scores):
+        note += f" ({UNFINISHED}): no run is finished; at their last episode, not comparable."
+    if any(score.paper for score in scores):
+        note += f" Paper: {paper.SEEDS} seeds, {paper.EPISODES_PER_TASK} episodes a task" + (
+            "."
+            if study.protocol.episodes_per_task == paper.EPISODES_PER_TASK
+            else f"; here {study.protocol.episodes_per_task}, so not comparable."
+        )
+    return Table("methods", "Methods", tuple(headings), tuple(rows), note)
+
+
+def task_table(study: Study, resampling: Resampling) -> Table:
+    """Return the final success rate of every task by method, in percent."""
+    tasks = study.protocol.names
+    rows = []
+    for method in study.methods:
+        finals = [run.scores("average_performance") for run in method.complete]
+        cells = []
+        for task in tasks:
+            values = [[final[task]] for final in finals if task in final]
+            cells.append(_mean(estimate(values, resampling)) if values else MISSING)
+        rows.append((method.label, str(len(finals)), *cells))
+    note = "Success rate in the last evaluation, in percent: mean ± standard error over seeds."
+    return Table("tasks", "Success at the end", ("method", "seeds", *tasks), tuple(rows), note)
+
+
+def mean_cell(score: MethodScores, metric: str) -> str:
+    """Mean ± standard error in percent, or what there is."""
+    if score.so_far:
+        value = score.so_far[metric]
+        return MISSING if math.isnan(value) else f"{100 * value:.1f} ({UNFINISHED})"
+    return _mean(score.estimates[metric])
+
+
+def middle_cell(found: Estimate) -> str:
+    """Interquartile mean and its interval in percent, or what there is."""
+    if not found.runs:
+        return MISSING
+    middle = f"{100 * found.middle:.1f}"
+    if math.isnan(found.low):
+        return f"{middle} [1 seed]"
+    return f"{middle} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+
+
+def _mean(found: Estimate) -> str:
+    if not found.runs:
+        return MISSING
+    mean = f"{100 * found.mean:.1f}"
+    if math.isnan(found.standard_error):
+        return mean
+    return f"{mean} ± {100 * found.standard_error:.1f}"
+
+
+def to_markdown(table: Table) -> str:
+    """Return a table as Markdown."""
+    lines = [_pipes(table.headings), "|" + "---|" * len(table.headings)]
+    lines += [_pipes(row) for row in table.rows]
+    return "\n".join([*lines, "", table.note, ""])
+
+
+def _pipes(cells: Iterable[str]) -> str:
+    escaped = (" ".join(cell.split()).replace("\\", "\\\\").replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "±": r"$\pm$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "…": r"\dots{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+}
+
+
+def latex_text(text: str) -> str:
+    """Return a text as LaTeX, whatever is in it."""
+    return "".join(_LATEX.get(sign, sign) for sign in " ".join(text.split()))
+
+
+def to_latex(table: Table) -> str:
+    """Return a table as LaTeX, for the package booktabs."""
+    columns = "l" + "r" * (len(table.headings) - 1)
+    lines = [r"\begin{table}", r"  \centering", rf"  \caption{{{latex_text(table.title)}. "]
+    lines[-1] += latex_text(table.note) + "}"
+    lines += [rf"  \begin{{tabular}}{{{columns}}}", r"    \toprule"]
+    lines.append("    " + " & ".join(map(latex_text, table.headings)) + r" \\")
+    lines.append(r"    \midrule")
+    lines += ["    " + " & ".join(map(latex_text, row)) + r" \\" for row in table.rows]
+    lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}", ""]
+    return "\n".join(lines)
+
+
+def to_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """Return rows as CSV; NaN is an empty cell."""
+    text = io.StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: _cell(value) for name, value in row.items()})
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else repr(value)
+    # A spreadsheet must not take a name from a run's folder for a formula.
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "@") else value
+
+
+def score_rows(scores: Sequence[MethodScores]) -> list[dict[str, Any]]:
+    """Every number of the table of methods, as rows for CSV and scripts; not in percent."""
+    rows = []
+    for score in scores:
+        for metric, found in score.estimates.items():
+            rows.append(
+                {
+                    "method": score.method.label,
+                    "agent": score.method.agent,
+                    "metric": metric,
+                    "seeds": found.runs,
+                    "mean": found.mean,
+                    "standard_error": found.standard_error,
+                    "interquartile_mean": found.middle,
+                    "low": found.low,
+                    "high": found.high,
+                    "so_far": score.so_far.get(metric, math.nan),
+                }
+            )
+    return rows

@@ -1,0 +1,116 @@
+"""Videos of tasks before and after learning: found beside runs, or filmed from a snapshot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from everlearn.agents import run_episode
+from everlearn.continual_bench import TASKS
+from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.continual_bench.video import Film, check_path
+from everlearn.experiment import checkpoint
+from everlearn.experiment.protocol import agent_seed, seen_tasks
+from everlearn.experiment.reload import load_run
+from everlearn.experiment.run import make
+from everlearn.experiment.store import CHECKPOINTS, Notify
+from everlearn.experiment.threads import limited_threads
+from everlearn.protocols import Agent
+from everlearn.report.methods import Study, slug
+
+BEFORE, AFTER = "before", "after"
+SIZE = 240
+"""Pixels: small enough for a page that holds a dozen of them."""
+
+LARGEST = 4_000_000
+"""Bytes of a video that is put into the page; of a larger one the page says where it is."""
+
+FOLDER = "videos"
+"""Of a run or report, for its videos."""
+
+_NAME = re.compile(r"(?P<task>.+?)(?:-(?P<when>before|after))?\.mp4")
+
+
+@dataclass(frozen=True)
+class Video:
+    """A video of a task.
+
+    Attributes
+    ----------
+    path
+        Its file.
+    task, when
+        Which, and whether before or after learning; empty where the name does not say.
+    source
+        Whose it is: the folder that it was found in.
+    """
+
+    path: Path
+    task: str
+    when: str
+    source: str
+
+
+def find_videos(folders: Iterable[Path], tasks: Iterable[str]) -> list[Video]:
+    """Return videos at or below folders whose names begin with a task's.
+
+    Names are like ``door-open-before.mp4``, ``door-open-after.mp4`` or ``door-open.mp4``.
+    """
+    known = list(tasks)
+    found: dict[Path, Video] = {}
+    for folder in folders:
+        for path in sorted(folder.rglob("*.mp4")):
+            match = _NAME.fullmatch(path.name)
+            if match and match["task"] in known and path.is_file():
+                source = path.parent.name if path.parent.name != FOLDER else path.parents[1].name
+                found[path.resolve()] = Video(path, match["task"], match["when"] or "", source)
+    order = {task: place for place, task in enumerate(known)}
+    return sorted(
+        found.values(), key=lambda video: (order[video.task], video.source, video.when != BEFORE)
+    )
+
+
+def make_videos(study: Study, out: Path, notify: Notify) -> list[Path]:
+    """Film every task before and after learning, of one run a method that has a snapshot.
+
+    Before: an agent of the same settings that has seen nothing. Both play with learning off.
+    Files that are there already are kept.
+
+    Returns
+    -------
+    list
+        Folders with the videos.
+    """
+    check_path("any.mp4")
+    folders = []
+    for method in study.methods:
+        run = next((run for run in method.runs if checkpoint.names(run.folder / CHECKPOINTS)), None)
+        if run is None:
+            notify(f"no videos of {method.label}: none of its runs has a snapshot")
+            continue
+        folder = out / FOLDER / slug(method.label)
+        config, state, learned = load_run(run.folder, notify)
+        env, untaught = make(config)
+        with closing(env), limited_threads(config.threads):
+            for task in seen_tasks(config, state.episode):
+                for when, agent in ((BEFORE, untaught), (AFTER, learned)):
+                    path = folder / f"{task}-{when}.mp4"
+                    if not path.exists():
+                        film(agent.evaluation_copy(agent_seed(config)), task, path)
+                        notify(f"filmed {path}")
+        folders.append(folder)
+    return folders
+
+
+def film(agent: Agent, task: str, path: Path, every: int = 8) -> bool:
+    """Film one episode of a task and return whether it succeeded."""
+    agent.begin_task(task, TASKS.get(task).objective())
+    with closing(ContinualBenchEnv(task, render_mode="rgb_array", width=SIZE, height=SIZE)) as env:
+        env.reset()
+        camera = Film(env, every)
+        episode = run_episode(agent, env, explore=False, on_step=camera)
+        camera.write(path)
+    return bool(episode.info["success"])
