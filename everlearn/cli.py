@@ -319,7 +319,8 @@ def audit(
 
 
 def report(
-    *runs: Path,
+    runs: tuple[Path, ...] = (),
+    /,
     out: Path | None = None,
     compare: tuple[Path, Path] | None = None,
     json: bool = False,
@@ -334,7 +335,7 @@ def report(
 
     Args:
         runs: Folders of runs, or folders above them.
-        out: Folder for the report; reports/latest if not given and nothing is printed.
+        out: Folder for the report; reports/latest if not given.
         compare: Two folders of runs to set against each other, instead of runs.
         json: Print the summary for scripts; files are written only with --out.
         videos: Folder with videos such as door-open-before.mp4, beside those of the runs.

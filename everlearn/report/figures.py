@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,10 @@ from everlearn.report.statistics import Estimate, Resampling
 Row = dict[str, Any]
 
 BAND = "Lines: mean over seeds; bands: standard error; dotted where not all seeds have a value."
+
+
+FEW_POINTS = 40
+"""Points of a curve that are each marked; more would hide the line."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,10 +102,13 @@ def _draw_curves(spec: CurveFigure, study: Study, styles: Mapping[str, LineStyle
         _finish(axes, spec.percent, spec.logarithmic)
         axes.set_xlim(0, study.protocol.episodes)
         label_axes(axes, "training episodes", spec.y, panel or spec.title, legend=False)
-        if spec.percent:
-            axes.label_outer()
+        axes.label_outer()
     for axes in panels[len(spec.panels) :]:
         axes.set_axis_off()
+    if spec.logarithmic:
+        limits = [axes.get_ylim() for axes in panels[: len(spec.panels)]]
+        for axes in panels[: len(spec.panels)]:
+            axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
     _share_legend(figure, {curve.method for curve in drawn}, study, styles)
     numbers = [row for curve in spec.curves for row in _curve_rows(curve, spec.panels)]
     return Drawing(spec.name, spec.title, caption, figure, numbers)
@@ -117,7 +125,7 @@ def _draw_curve(axes: Axes, curve: Curve, style: LineStyle) -> None:
         partial[:-1] |= ~whole[1:]
         partial[1:] |= ~whole[:-1]
         axes.plot(x, np.where(partial, mean, np.nan), ":", color=style.color, lw=1.2)
-    if len(x) <= 60:
+    if len(x) <= FEW_POINTS:
         axes.plot(x, mean, style.marker, color=style.color, ms=2.6, mew=0)
     axes.fill_between(x, mean - error, mean + error, color=style.color, alpha=0.16, lw=0)
 
@@ -161,10 +169,17 @@ def _share_legend(
         )[0]
         for method in methods
     ]
+    _legend_below(figure, handles)
+
+
+def _legend_below(figure: Figure, handles: list[Any]) -> None:
+    widest = max((len(str(handle.get_label())) for handle in handles), default=1)
+    # An entry takes its text and the line beside it, at about 14 characters an inch.
+    fitting = int(figure.get_figwidth() * 14 / (widest + 7))
     figure.legend(
         handles=handles,
         loc="outside lower center",
-        ncols=min(3, max(1, len(handles))),
+        ncols=max(1, min(4, fitting, len(handles))),
         fontsize=8,
         frameon=False,
     )
@@ -218,7 +233,7 @@ def _draw_ablation(
     figure, panels = new_figure(1, 1 + two, 4.4, 3.4)
     rows: list[Row] = []
     for family in families:
-        style = styles[family.methods[0].label]
+        style = dataclasses.replace(styles[family.methods[0].label], dash="-")
         rows += _draw_values(panels[0], family, family.performance, style, "average_performance")
         if two:
             rows += _draw_values(panels[1], family, family.utilization, style, "utilization")
@@ -239,7 +254,8 @@ def _draw_ablation(
             axes.set_xscale("log")
         axes.set_xticks(values, [f"{value:g}" for value in values])
         axes.minorticks_off()
-        label_axes(axes, x, y, title, legend=axes is panels[0])
+        label_axes(axes, x, y, title, legend=False)
+    _legend_below(figure, panels[0].get_legend_handles_labels()[0])
     caption += " Bars: standard error over seeds; n: their number."
     name = "budget" if setting == BUDGET else "bins"
     return Drawing(name, title, caption, figure, rows)

@@ -276,26 +276,26 @@ def _videos(videos: Sequence[Video]) -> str:
 
 
 def _runs(study: Study) -> str:
+    """List every run below its method, folded away."""
     blocks = []
     for method in study.methods:
-        for run in method.runs:
-            blocks.append(_run(method.label, run))
-    return "<h3>Runs</h3><p>The command, the settings and the versions of each.</p>" + "".join(
-        blocks
-    )
+        runs = "".join(_run(run) for run in method.runs)
+        blocks.append(
+            f"<details><summary>{escape(method.label)} <small>{escape(method.seeds)}</small>"
+            f"</summary>{runs}</details>"
+        )
+    intro = "<h3>Runs</h3><p>The command, the settings and the versions of each.</p>"
+    return intro + "".join(blocks)
 
 
-def _run(label: str, run: RunRecord) -> str:
+def _run(run: RunRecord) -> str:
     config = run.config
     known = config.resolved is not None
     settings = ", ".join(f"{name}={plain(value)}" for name, value in config.agent_options.items())
     facts = [
         ("folder", str(run.folder)),
         ("command", command_for(config, str(run.folder))),
-        (
-            "settings" if known else "settings given (the others were not stored)",
-            settings or "none",
-        ),
+        (f"settings{'' if known else ' given (the others were not stored)'}", settings or "none"),
         ("machine", _machine(run.environment)),
         ("versions", _versions(run.environment)),
     ]
@@ -305,10 +305,7 @@ def _run(label: str, run: RunRecord) -> str:
     rows = "".join(
         f"<dt>{escape(name)}</dt><dd><code>{escape(text)}</code></dd>" for name, text in facts
     )
-    return (
-        f"<details><summary>{escape(label)}, seed {config.seed} <small>{escape(run.state)}</small>"
-        f"</summary><dl>{rows}</dl></details>"
-    )
+    return f"<h4>seed {config.seed}: {escape(run.state)}</h4><dl>{rows}</dl>"
 
 
 def _machine(facts: Any) -> str:

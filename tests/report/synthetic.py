@@ -99,7 +99,7 @@ def write_sweep(
     return root
 
 
-def write_everything(root: Path, seeds: int = 5) -> Path:
+def write_everything(root: Path, seeds: int = 4) -> Path:
     """Write one of everything: methods, ablations, and runs with something wrong."""
     agents = ("oa", "mlp-finetune", "mlp-si", "mlp-coreset", "mlp-perfect-memory")
     write_sweep(root / "methods", agents, range(100, 100 + seeds), alone=True)

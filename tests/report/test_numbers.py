@@ -1,0 +1,240 @@
+"""Every number of the tables, once more from metrics.jsonl by other means."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import statistics
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from everlearn.experiment.config import RunConfig
+from everlearn.report import Report
+
+
+def lines_of(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def plain_numbers(run: Path) -> dict[str, float]:
+    """A run's numbers from its lines, by loops that share no code with the package."""
+    config = json.loads((run / "config.json").read_text())
+    tasks, length = config["tasks"], config["episodes_per_task"]
+    end = len(tasks) * length
+    lines = lines_of(run)
+    rate = {(e["task"], e["episode"]): e["success_rate"] for e in lines if e["kind"] == "eval"}
+    flags = [e["success"] for e in lines if e["kind"] == "episode"]
+    found = {
+        "average_performance": statistics.fmean(rate[task, end] for task in tasks),
+        "regret_online": 1 - sum(flags) / len(flags),
+        "forgetting": statistics.fmean(
+            rate[task, (place + 1) * length] - rate[task, end] for place, task in enumerate(tasks)
+        ),
+    }
+    area = 0.0
+    for place, task in enumerate(tasks):
+        start, stop = place * length, (place + 1) * length
+        points = sorted((w, p) for (name, w), p in rate.items() if name == task and w <= stop)
+        points = [(start, points[0][1]), *points]
+        for (a, p), (b, q) in pairwise(points):
+            area += (b - a) * (1 - (p + q) / 2)
+    found["regret_eval"] = area / end
+    gains = []
+    for place, task in enumerate(tasks[1:], 1):
+        alone = [e["success"] for e in lines_of(run / "single" / task) if e["kind"] == "episode"]
+        first = max(1, length // 10)
+        gains.append(sum(flags[place * length :][:first]) / first - sum(alone[:first]) / first)
+    found["forward_transfer"] = statistics.fmean(gains)
+    return found
+
+
+SEEDS = range(100, 104)
+AGENTS = ("oa", "mlp-finetune", "mlp-si", "mlp-coreset", "mlp-perfect-memory")
+METRICS = (
+    "average_performance",
+    "regret_eval",
+    "regret_online",
+    "forgetting",
+    "forward_transfer",
+)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_every_number_of_the_table_again(agent: str, runs: Path, written: Path):
+    again = [plain_numbers(runs / "methods" / f"{agent}-{seed}") for seed in SEEDS]
+    rows = list(csv.DictReader((written / "tables" / "methods.csv").open()))
+    row = next(row for row in rows if row["method"] == agent)
+    assert row["seeds"] == "4"
+    shown = {
+        "average_performance": row["AP ↑"],
+        "regret_eval": row["regret ↓"],
+        "regret_online": row["regret online ↓"],
+        "forgetting": row["forgetting ↓"],
+        "forward_transfer": row["transfer ↑"],
+    }
+    for metric in METRICS:
+        values = [numbers[metric] for numbers in again]
+        mean, error = (float(part) for part in shown[metric].split(" ± "))
+        assert mean == pytest.approx(100 * statistics.fmean(values), abs=0.051), metric
+        assert error == pytest.approx(100 * stats.sem(values), abs=0.051), metric
+
+
+def test_numbers_for_scripts_are_those_of_the_tables(report: Report, runs: Path):
+    (study, other) = report.to_json()["studies"]
+    assert (study["episodes_per_task"], other["episodes_per_task"]) == (10, 2)
+    methods = {method["label"]: method for method in study["methods"]}
+    again = [plain_numbers(runs / "methods" / f"oa-{seed}") for seed in SEEDS]
+    for metric in METRICS:
+        found = methods["oa"]["metrics"][metric]
+        assert found["seeds"] == 4
+        assert found["mean"] == pytest.approx(statistics.fmean(n[metric] for n in again))
+    assert methods["oa"]["paper"] == {"average_performance": 72.93, "regret": 27.62}
+    json.dumps(report.to_json(), allow_nan=False)
+
+
+def test_the_middle_is_over_seeds_and_tasks(report: Report, runs: Path):
+    finals = []
+    for seed in SEEDS:
+        for line in lines_of(runs / "methods" / f"mlp-si-{seed}"):
+            if line["kind"] == "eval" and line["episode"] == 60:
+                finals.append(line["success_rate"])
+    assert len(finals) == 24
+    methods = {method["label"]: method for method in report.to_json()["studies"][0]["methods"]}
+    found = methods["mlp-si"]["metrics"]["average_performance"]
+    assert found["interquartile_mean"] == pytest.approx(stats.trim_mean(finals, 0.25))
+    assert found["low"] <= found["interquartile_mean"] <= found["high"]
+
+
+def test_every_point_of_the_success_figure_again(written: Path, runs: Path):
+    rates: dict[tuple[str, int], list[float]] = {}
+    for seed in SEEDS:
+        for line in lines_of(runs / "methods" / f"mlp-coreset-{seed}"):
+            if line["kind"] == "eval":
+                key = (line["task"], line["episode"])
+                rates.setdefault(key, []).append(line["success_rate"])
+    rows = list(csv.DictReader((written / "data" / "success.csv").open()))
+    ours = [row for row in rows if row["method"] == "mlp-coreset"]
+    assert len(ours) == len(rates)
+    for row in ours:
+        values = rates[row["task"], int(row["episode"])]
+        assert float(row["mean"]) == pytest.approx(statistics.fmean(values))
+        assert float(row["standard_error"]) == pytest.approx(stats.sem(values))
+        assert float(row["runs"]) == 4
+
+
+def test_average_performance_is_scaled_by_the_share_of_tasks_seen(written: Path, runs: Path):
+    rows = list(csv.DictReader((written / "data" / "average-performance.csv").open()))
+    ours = {int(row["episode"]): float(row["mean"]) for row in rows if row["method"] == "oa"}
+    for when, mean in ours.items():
+        sums = []
+        for seed in SEEDS:
+            found = lines_of(runs / "methods" / f"oa-{seed}")
+            there = [e for e in found if e["kind"] == "eval" and e["episode"] == when]
+            sums.append(sum(e["success_rate"] for e in there) / 6)
+        assert mean == pytest.approx(statistics.fmean(sums))
+
+
+def test_the_area_of_the_illustration_is_the_regret(written: Path, report: Report):
+    rows = list(csv.DictReader((written / "data" / "regret-area.csv").open()))
+    methods = {method["label"]: method for method in report.to_json()["studies"][0]["methods"]}
+    for label in AGENTS:
+        drawn = {float(row["regret"]) for row in rows if row["method"] == label}
+        assert len(drawn) == 1
+        wanted = methods[label]["metrics"]["regret_eval"]["mean"]
+        assert drawn.pop() == pytest.approx(wanted)
+
+
+def test_ablations_come_out_of_a_folder_of_runs(written: Path, runs: Path):
+    rows = list(csv.DictReader((written / "data" / "bins.csv").open()))
+    performance = [row for row in rows if row["metric"] == "average_performance"]
+    assert [float(row["value"]) for row in performance] == [5, 7, 9, 11]
+    finals = []
+    for seed in (100, 101):
+        found = lines_of(runs / "bins" / f"oa-9-{seed}")
+        last = [e for e in found if e["kind"] == "eval" and e["episode"] == 60]
+        finals.append(statistics.fmean(e["success_rate"] for e in last))
+    assert float(performance[2]["mean"]) == pytest.approx(statistics.fmean(finals))
+    used = [row for row in rows if row["metric"] == "utilization"]
+    assert len(used) == 4
+    budget = list(csv.DictReader((written / "data" / "budget.csv").open()))
+    values = [float(row["value"]) for row in budget if row["setting"] == "capacity"]
+    assert values == [1_000, 5_000, 10_000, 50_000]
+    assert {row["agent"] for row in budget if not row["setting"]} >= {"oa", "mlp-perfect-memory"}
+
+
+def test_speed_is_steps_by_seconds_of_training(written: Path, runs: Path):
+    rows = list(csv.DictReader((written / "data" / "speed.csv").open()))
+    row = next(r for r in rows if (r["method"], r["metric"]) == ("oa", "steps_per_second"))
+    rates = []
+    for seed in SEEDS:
+        found = [e for e in lines_of(runs / "methods" / f"oa-{seed}") if e["kind"] == "episode"]
+        rates.append(sum(e["length"] for e in found) / sum(e["seconds"] for e in found))
+    assert float(row["mean"]) == pytest.approx(statistics.fmean(rates))
+
+
+def test_the_papers_numbers_are_in_the_paper():
+    from everlearn.report.paper import SCORES
+
+    assert SCORES["oa"] == (72.93, 27.62)
+    assert SCORES["mlp-finetune"] == (24.86, 37.74)
+    assert SCORES["sac-packnet"] == (41.72, 78.50)
+    assert len(SCORES) == 11
+
+
+def test_all_formats_of_a_table_say_the_same(written: Path):
+    folder = written / "tables"
+    rows = list(csv.reader((folder / "methods.csv").open()))
+    markdown = (folder / "methods.md").read_text()
+    cells = [
+        [cell.strip() for cell in line.strip("| ").split(" | ")]
+        for line in markdown.splitlines()
+        if line.startswith("| ")
+    ]
+    assert cells == [[cell.strip() for cell in row] for row in rows]
+    latex = (folder / "methods.tex").read_text()
+    body = re.search(r"\\midrule\n(.*?)\\bottomrule", latex, flags=re.S)
+    assert body
+    numbers = [re.findall(r"-?\d+\.\d+", line) for line in body[1].splitlines()]
+    wanted = [re.findall(r"-?\d+\.\d+", " ".join(row)) for row in rows[1:]]
+    assert numbers[: len(wanted)] == wanted
+    assert not re.search(r"(?<!\\)[%_#&](?! )", latex.replace(r" & ", " "))
+
+
+def test_every_figure_has_its_files(written: Path):
+    names = {path.stem for path in (written / "figures").glob("*.png")}
+    assert names == {
+        "success",
+        "average-performance",
+        "regret",
+        "regret-area",
+        "utilization",
+        "model-error-1",
+        "model-error-15",
+        "budget",
+        "bins",
+        "speed",
+    }
+    for name in names:
+        assert (written / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+        rows = list(csv.DictReader((written / "data" / f"{name}.csv").open()))
+        assert rows
+        words = {value.lower() for row in rows for value in row.values()}
+        assert not words & {"nan", "inf", "-inf"}, "what is not known is an empty cell"
+
+
+def test_print_quality(written: Path):
+    from PIL import Image
+
+    with Image.open(written / "figures" / "success.png") as picture:
+        assert picture.info["dpi"] == pytest.approx((300, 300), abs=0.5)
+        assert picture.width >= 3000
+
+
+def test_configs_of_the_runs_are_complete(runs: Path):
+    config = RunConfig.read(runs / "bins" / "oa-9-100" / "config.json")
+    assert config.resolved is not None
+    assert config.resolved["bins"] == 9
