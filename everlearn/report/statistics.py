@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -174,6 +175,7 @@ def _interval(table: Floats, resampling: Resampling) -> tuple[float, float]:
     return float(low[0]), float(high[0])
 
 
+@lru_cache(maxsize=32)  # every point of a curve asks for the same
 def _draws(
     runs: int, strata: int, resampling: Resampling, stream: int = 0
 ) -> npt.NDArray[np.int64]:
@@ -183,6 +185,7 @@ def _draws(
     drawn: npt.NDArray[np.int64] = generator.multinomial(
         runs, shares, size=(resampling.count, strata)
     )
+    drawn.flags.writeable = False
     return drawn
 
 
