@@ -9,7 +9,7 @@ run: $(VENV)/.installed
 	$(BIN)/everlearn demo
 
 test: system-packages lint $(VENV)/.installed-deep
-	$(BIN)/python -m pytest -n auto -m "not torture"
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not torture"
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check everlearn tests benchmarks

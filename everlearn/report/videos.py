@@ -77,7 +77,7 @@ def make_videos(study: Study, out: Path, notify: Notify) -> list[Path]:
     """Film every task before and after learning, of one run a method that has a snapshot.
 
     Before: an agent of the same settings that has seen nothing. Both play with learning off.
-    Files that are there already are kept.
+    Files that are there already are kept: filming takes a minute a task.
 
     Returns
     -------
@@ -99,18 +99,19 @@ def make_videos(study: Study, out: Path, notify: Notify) -> list[Path]:
                 for when, agent in ((BEFORE, untaught), (AFTER, learned)):
                     path = folder / f"{task}-{when}.mp4"
                     if not path.exists():
-                        film(agent.evaluation_copy(agent_seed(config)), task, path)
+                        copy = agent.evaluation_copy(agent_seed(config))
+                        film(copy, task, path, config.max_steps)
                         notify(f"filmed {path}")
         folders.append(folder)
     return folders
 
 
-def film(agent: Agent, task: str, path: Path, every: int = 8) -> bool:
-    """Film one episode of a task and return whether it succeeded."""
+def film(agent: Agent, task: str, path: Path, max_steps: int, every: int = 8) -> bool:
+    """Film one episode of a task, a frame in `every` steps, and return whether it succeeded."""
     agent.begin_task(task, TASKS.get(task).objective())
     with closing(ContinualBenchEnv(task, render_mode="rgb_array", width=SIZE, height=SIZE)) as env:
         env.reset()
         camera = Film(env, every)
-        episode = run_episode(agent, env, explore=False, on_step=camera)
+        episode = run_episode(agent, env, explore=False, max_steps=max_steps, on_step=camera)
         camera.write(path)
     return bool(episode.info["success"])

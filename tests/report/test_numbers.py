@@ -52,6 +52,8 @@ def plain_numbers(run: Path) -> dict[str, float]:
     return found
 
 
+pytestmark = pytest.mark.xdist_group("report")  # one process makes the report for all
+
 SEEDS = range(100, 104)
 AGENTS = ("oa", "mlp-finetune", "mlp-si", "mlp-coreset", "mlp-perfect-memory")
 METRICS = (

@@ -19,6 +19,8 @@ from everlearn.report import Report, read_comparison, read_report, summary_lines
 from everlearn.report.tables import latex_text, to_csv
 from tests.report.synthetic import config_of, write_run, write_sweep
 
+pytestmark = pytest.mark.xdist_group("report")  # one process makes the report for all
+
 
 def methods_of(report: Report) -> dict[str, dict]:
     return {method["label"]: method for method in report.to_json()["studies"][0]["methods"]}

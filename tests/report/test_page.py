@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from everlearn.errors import MissingExtraError
+from everlearn.experiment.run import execute
 from everlearn.report import read_report, write_report
 from everlearn.report.videos import LARGEST
+from tests.experiment.worker import tiny
 from tests.report.browser import Browser, chromium
 from tests.report.synthetic import config_of, write_run
+
+pytestmark = pytest.mark.xdist_group("report")  # one process makes the report for all
 
 CURVES = "document.querySelectorAll('#success .panel')[0].querySelectorAll('g[data-method]')"
 BUTTONS = "document.querySelectorAll('.study .controls')[0].querySelectorAll('button')"
@@ -210,3 +215,32 @@ def test_videos_are_in_the_page_or_it_says_where_they_are(tmp_path: Path):
     assert "door-open, before learning" in text
     assert "4 MB, not in this page" in text
     assert "holiday" not in text
+
+
+def test_runs_with_snapshots_are_filmed_before_and_after(tmp_path: Path):
+    config = tiny("oa", episodes_per_task=1, max_steps=4)
+    execute(config, tmp_path / "run")
+    said: list[str] = []
+    report = read_report([tmp_path / "run"])
+    try:
+        page = write_report(report, tmp_path / "out", film=True, notify=said.append)
+    except MissingExtraError as error:  # no renderer, or no encoder
+        pytest.skip(str(error))
+    names = sorted(file.name for file in (tmp_path / "out" / "videos" / "oa").iterdir())
+    assert names == [
+        f"{task}-{when}.mp4"
+        for task in ("button-press", "window-close")
+        for when in ("after", "before")
+    ]
+    assert page.read_text().count("data:video/mp4;base64,") == 4
+    assert len(said) == 4
+    again: list[str] = []
+    write_report(report, tmp_path / "out", film=True, notify=again.append)
+    assert again == [], "what is there is not filmed again"
+
+
+def test_runs_without_snapshots_cannot_be_filmed(tmp_path: Path):
+    run = write_run(tmp_path / "run", config_of("random", 0), episodes=1)
+    said: list[str] = []
+    write_report(read_report([run]), tmp_path / "out", film=True, notify=said.append)
+    assert said == ["no videos of random: none of its runs has a snapshot"]
