@@ -75,7 +75,7 @@ def _write_study(part: StudyReport, folder: Path, resampling: Resampling) -> lis
         for ending in ("png", "pdf"):
             save_figure(drawing.figure, folder / "figures" / f"{drawing.name}.{ending}")
         write_text(folder / "data" / f"{drawing.name}.csv", to_csv(drawing.rows))
-    for table in part.tables:
+    for table in part.tables.values():
         write_text(folder / "tables" / f"{table.name}.md", to_markdown(table))
         write_text(folder / "tables" / f"{table.name}.tex", to_latex(table))
         rows = [dict(zip(table.headings, row, strict=True)) for row in table.rows]

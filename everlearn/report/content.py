@@ -19,15 +19,13 @@ from everlearn.report.tables import (
     HEADINGS,
     MethodScores,
     Table,
+    brief_table,
     mean_cell,
     method_table,
     score_methods,
     score_rows,
     task_table,
 )
-
-COMPARISON = 2
-"""Place of the table of changes, where two sets are compared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +39,7 @@ class StudyReport:
     scores
         Numbers of each method.
     tables
-        Of methods, of tasks, and of changes where two sets are compared.
+        By name: ``methods``, ``brief``, ``tasks``, and ``comparison`` of two sets.
     curves
         What is drawn over time.
     changes
@@ -50,7 +48,7 @@ class StudyReport:
 
     study: Study
     scores: list[MethodScores]
-    tables: list[Table]
+    tables: dict[str, Table]
     curves: list[CurveFigure]
     changes: list[Change]
 
@@ -121,14 +119,19 @@ def _report(
     parts = []
     for study in studies_of(records):
         scores = score_methods(study, resampling)
-        tables = [method_table(study, scores), task_table(study, resampling)]
+        tables = [
+            method_table(study, scores),
+            brief_table(study, scores),
+            task_table(study, resampling),
+        ]
         found: list[Change] = []
         if sets:
             first, second = sets
             found = changes(study, first, second, resampling)
             tables.append(change_table(found, first, second))
         curves = curve_figures(study, resampling)
-        parts.append(StudyReport(study, scores, tables, curves, found))
+        named = {table.name: table for table in tables}
+        parts.append(StudyReport(study, scores, named, curves, found))
     return Report(places, parts, left_out, resampling)
 
 
@@ -144,8 +147,8 @@ def summary_lines(report: Report) -> list[str]:
             for score in part.scores
         ]
         lines += _aligned(rows)
-        if len(part.tables) > COMPARISON:
-            table = part.tables[COMPARISON]
+        if "comparison" in part.tables:
+            table = part.tables["comparison"]
             lines += ["", f"{table.title}:", *_aligned([table.headings, *table.rows])]
         lines.append("")
     return lines

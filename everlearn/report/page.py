@@ -7,44 +7,40 @@ is not run, and the page's policy lets nothing run or load but what is in it.
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import io
 import json
-import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 
 import everlearn
 from everlearn.drawing import settle_layout
 from everlearn.experiment.command import command_for
 from everlearn.experiment.store import write_text
-from everlearn.report import paper
-from everlearn.report.content import COMPARISON, Report, StudyReport
-from everlearn.report.curves import CurveFigure
+from everlearn.report.content import Report, StudyReport
 from everlearn.report.figures import Drawing
 from everlearn.report.methods import Study, plain
+from everlearn.report.page_data import study_data
 from everlearn.report.runs import RunRecord
 from everlearn.report.tables import (
+    ARROWS,
     HEADINGS,
     MISSING,
+    PAPERS,
     MethodScores,
     Table,
     mean_cell,
     middle_cell,
+    paper_cell,
 )
 from everlearn.report.videos import LARGEST, Video
 
 PAGE = "index.html"
-DIGITS = 5
-"""Significant digits of a plotted number: more than a screen can show."""
-
 PICTURE_DOTS = 130
 
 
@@ -82,7 +78,7 @@ def page(
         _study(place, part, drawn, films) for place, (part, drawn, films) in enumerate(parts)
     ]
     data = json.dumps(
-        {"studies": [_study_data(part) for part in report.studies]},
+        {"studies": [study_data(part) for part in report.studies]},
         allow_nan=False,
         separators=(",", ":"),
     )
@@ -163,12 +159,12 @@ def _study(
             f"<h2>{escape(str(study.protocol))}</h2>",
             _notes(study.notes),
             '<div class="scroll">' + _score_table(study, part.scores) + "</div>",
-            f'<p class="caption">{escape(part.tables[0].note)}</p>',
-            *(_titled_table(table) for table in part.tables[COMPARISON:]),
+            f'<p class="caption">{escape(part.tables["methods"].note)}</p>',
+            *(_titled_table(part.tables[name]) for name in ("comparison",) if name in part.tables),
             '<div class="controls" role="group" aria-label="What is shown"></div>',
             '<div class="charts"></div>',
             *(_picture(drawing, root) for drawing in pictured),
-            _titled_table(part.tables[1]),
+            _titled_table(part.tables["tasks"]),
             _videos(videos),
             _runs(study),
             "</section>",
@@ -178,9 +174,8 @@ def _study(
 
 def _score_table(study: Study, scores: Sequence[MethodScores]) -> str:
     """Methods against metrics: ours in large, the rest below it."""
-    arrows = {"up": "↑", "down": "↓"}
     head = "".join(
-        f"<th>{escape(short)} {arrows[better]}</th>" for short, better in HEADINGS.values()
+        f"<th>{escape(short)} {ARROWS[better]}</th>" for short, better in HEADINGS.values()
     )
     rows = []
     for score in scores:
@@ -190,9 +185,8 @@ def _score_table(study: Study, scores: Sequence[MethodScores]) -> str:
             middle = middle_cell(score.estimates[name])
             if middle != MISSING:
                 lines.append(f"<small>IQM {escape(middle)}</small>")
-            printed = _papers(score, name)
-            if printed is not None:
-                lines.append(f'<small class="paper">paper {printed:.2f}</small>')
+            if name in PAPERS and score.paper is not None:
+                lines.append(f'<small class="paper">paper {paper_cell(score, name)}</small>')
             cells.append(f"<td>{'<br>'.join(lines)}</td>")
         color = study.styles[score.method.label].color
         rows.append(
@@ -204,16 +198,6 @@ def _score_table(study: Study, scores: Sequence[MethodScores]) -> str:
         f'<table class="scores"><thead><tr><th>method</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table>"
     )
-
-
-def _papers(score: MethodScores, metric: str) -> float | None:
-    found: paper.PaperScore | None = score.paper
-    if found is None:
-        return None
-    return {
-        "average_performance": found.average_performance,
-        "regret_eval": found.regret,
-    }.get(metric)
 
 
 def _titled_table(table: Table) -> str:
@@ -325,52 +309,3 @@ def _versions(facts: Any) -> str:
     if isinstance(versions, dict):
         words += [f"{name} {version}" for name, version in versions.items()]
     return ", ".join(words) or "not known"
-
-
-def _study_data(part: StudyReport) -> dict[str, Any]:
-    study, protocol = part.study, part.study.protocol
-    labels = {method.label: place for place, method in enumerate(study.methods)}
-    return {
-        "episodes": protocol.episodes,
-        "switches": [n * protocol.episodes_per_task for n in range(1, len(protocol.tasks))],
-        "tasks": [{"name": name, "periods": protocol.periods(name)} for name in protocol.names],
-        "methods": [
-            {
-                "label": method.label,
-                "seeds": method.seeds,
-                "main": method in study.main,
-                "style": dataclasses.asdict(study.styles[method.label]),
-            }
-            for method in study.methods
-        ],
-        "figures": [_figure_data(figure, labels, protocol.names) for figure in part.curves],
-    }
-
-
-def _figure_data(
-    figure: CurveFigure, labels: dict[str, int], tasks: Sequence[str]
-) -> dict[str, Any]:
-    return {
-        "name": figure.name,
-        "title": figure.title,
-        "y": figure.y,
-        "caption": figure.caption,
-        "percent": figure.percent,
-        "logarithmic": figure.logarithmic,
-        "byTask": figure.panels != ("",),
-        "curves": [
-            {
-                "method": labels[curve.method],
-                "task": tasks.index(curve.panel) if curve.panel else None,
-                "seeds": curve.runs,
-                "x": curve.episodes.tolist(),
-                **{name: _numbers(values) for name, values in curve.values.items()},
-            }
-            for curve in figure.curves
-        ],
-    }
-
-
-def _numbers(values: np.ndarray) -> list[float | None]:
-    """Return numbers as JSON has them, NaN as null."""
-    return [None if math.isnan(value) else float(f"{value:.{DIGITS}g}") for value in values]

@@ -24,6 +24,10 @@ HEADINGS = {
 }
 """Short names of the metrics, and which direction is better."""
 
+ARROWS = {"up": "↑", "down": "↓"}
+PAPERS = {"average_performance": "average_performance", "regret_eval": "regret"}
+"""Metrics that the paper's table has, and what `paper.PaperScore` calls them."""
+
 UNFINISHED = "so far"
 MISSING = "-"
 
@@ -93,37 +97,68 @@ def method_table(study: Study, scores: Sequence[MethodScores]) -> Table:
     """Methods against metrics, in percent, with the paper's numbers beside ours."""
     headings = ["method", "seeds", "told of tasks"]
     for name, (short, better) in HEADINGS.items():
-        arrow = "↑" if better == "up" else "↓"
-        headings += [f"{short} {arrow}", f"{short} IQM [95 %]"]
-        if name in ("average_performance", "regret_eval"):
+        headings += [f"{short} {ARROWS[better]}", f"{short} IQM [95 %]"]
+        if name in PAPERS:
             headings.append(f"{short}, paper")
     rows = []
     for score in scores:
         told = "yes" if score.method.agent in BOUNDARY_AWARE else "no"
-        row = [score.method.label, score.method.seeds.partition(" ")[0], told]
-        if len(score.method.complete) < len(score.method.runs):
-            row[1] = f"{len(score.method.complete)} of {len(score.method.runs)} finished"
+        row = [score.method.label, _seeds_cell(score.method), told]
         for name in HEADINGS:
             row += [mean_cell(score, name), middle_cell(score.estimates[name])]
-            if name == "average_performance":
-                row.append(f"{score.paper.average_performance:.2f}" if score.paper else MISSING)
-            if name == "regret_eval":
-                row.append(f"{score.paper.regret:.2f}" if score.paper else MISSING)
+            if name in PAPERS:
+                row.append(paper_cell(score, name))
         rows.append(tuple(row))
     note = (
         "In percent. Mean ± standard error over finished runs; IQM: interquartile mean over seeds "
         "and tasks with its 95 % stratified bootstrap interval. AP, forgetting and regret are from "
         "evaluation with learning off, regret online and transfer from training episodes."
     )
-    if any(score.so_far for score in scores):
-        note += f" ({UNFINISHED}): no run is finished; at their last episode, not comparable."
-    if any(score.paper for score in scores):
-        note += f" Paper: {paper.SEEDS} seeds, {paper.EPISODES_PER_TASK} episodes a task" + (
-            "."
-            if study.protocol.episodes_per_task == paper.EPISODES_PER_TASK
-            else f"; here {study.protocol.episodes_per_task}, so not comparable."
+    return Table("methods", "Methods", tuple(headings), tuple(rows), note + _remarks(study, scores))
+
+
+def brief_table(study: Study, scores: Sequence[MethodScores]) -> Table:
+    """Return the main numbers of the agents as they are, for a page that has little room."""
+    main = {method.label for method in study.main}
+    chosen = [score for score in scores if score.method.label in main]
+    headings = ["method", "seeds", "AP ↑", "AP IQM [95 %]", "AP, paper"]
+    headings += ["regret ↓", "regret, paper", "forgetting ↓"]
+    rows = [
+        (
+            score.method.label,
+            _seeds_cell(score.method),
+            mean_cell(score, "average_performance"),
+            middle_cell(score.estimates["average_performance"]),
+            paper_cell(score, "average_performance"),
+            mean_cell(score, "regret_eval"),
+            paper_cell(score, "regret_eval"),
+            mean_cell(score, "forgetting"),
         )
-    return Table("methods", "Methods", tuple(headings), tuple(rows), note)
+        for score in chosen
+    ]
+    note = (
+        "In percent, over seeds: mean ± standard error, and the interquartile mean with its 95 % "
+        "stratified bootstrap interval."
+    )
+    return Table("brief", "In short", tuple(headings), tuple(rows), note + _remarks(study, chosen))
+
+
+def _seeds_cell(method: Method) -> str:
+    done, there = len(method.complete), len(method.runs)
+    return str(there) if done == there else f"{done} of {there} finished"
+
+
+def _remarks(study: Study, scores: Sequence[MethodScores]) -> str:
+    """Say what a reader of the table must not overlook."""
+    text = ""
+    if any(score.so_far for score in scores):
+        text += f" ({UNFINISHED}): no run is finished; at their last episode, not comparable."
+    if any(score.paper for score in scores):
+        text += f" Paper: {paper.SEEDS} seeds, {paper.EPISODES_PER_TASK} episodes a task"
+        here = study.protocol.episodes_per_task
+        same = here == paper.EPISODES_PER_TASK
+        text += "." if same else f"; here {here}, so not comparable."
+    return text
 
 
 def task_table(study: Study, resampling: Resampling) -> Table:
@@ -157,6 +192,11 @@ def middle_cell(found: Estimate) -> str:
     if math.isnan(found.low):
         return f"{middle} [1 seed]"
     return f"{middle} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+
+
+def paper_cell(score: MethodScores, metric: str) -> str:
+    """Return the paper's number for a metric of `PAPERS`, or that there is none."""
+    return MISSING if score.paper is None else f"{getattr(score.paper, PAPERS[metric]):.2f}"
 
 
 def _mean(found: Estimate) -> str:

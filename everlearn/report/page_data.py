@@ -1,0 +1,65 @@
+"""The numbers of a page as its script reads them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from everlearn.report.content import StudyReport
+from everlearn.report.curves import CurveFigure
+from everlearn.report.statistics import Floats
+
+DIGITS = 5
+"""Significant digits of a plotted number: more than a screen can show."""
+
+
+def study_data(part: StudyReport) -> dict[str, Any]:
+    """Return a study's methods, tasks and curves."""
+    study, protocol = part.study, part.study.protocol
+    labels = {method.label: place for place, method in enumerate(study.methods)}
+    return {
+        "episodes": protocol.episodes,
+        "switches": [n * protocol.episodes_per_task for n in range(1, len(protocol.tasks))],
+        "tasks": [{"name": name, "periods": protocol.periods(name)} for name in protocol.names],
+        "methods": [
+            {
+                "label": method.label,
+                "seeds": method.seeds,
+                "main": method in study.main,
+                "style": dataclasses.asdict(study.styles[method.label]),
+            }
+            for method in study.methods
+        ],
+        "figures": [_figure_data(figure, labels, protocol.names) for figure in part.curves],
+    }
+
+
+def _figure_data(
+    figure: CurveFigure, labels: dict[str, int], tasks: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "y": figure.y,
+        "caption": figure.caption,
+        "percent": figure.percent,
+        "logarithmic": figure.logarithmic,
+        "byTask": figure.panels != ("",),
+        "curves": [
+            {
+                "method": labels[curve.method],
+                "task": tasks.index(curve.panel) if curve.panel else None,
+                "seeds": curve.runs,
+                "x": curve.episodes.tolist(),
+                **{name: _numbers(values) for name, values in curve.values.items()},
+            }
+            for curve in figure.curves
+        ],
+    }
+
+
+def _numbers(values: Floats) -> list[float | None]:
+    """Return numbers as JSON has them, NaN as null."""
+    return [None if math.isnan(value) else float(f"{value:.{DIGITS}g}") for value in values]
