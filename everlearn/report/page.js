@@ -103,7 +103,7 @@
     const lesser = (n) => value[n] !== null && value[n + 1] !== null && !(whole(n) && whole(n + 1));
     for (const places of stretches(curve.x.length - 1, lesser))
       group.append(svg("path", { class: "line partial", stroke: style.color, d: path([...places, places.at(-1) + 1].map(point)) }));
-    if (curve.x.length <= 60)
+    if (curve.x.length <= 40)
       curve.x.forEach((_, place) => {
         if (value[place] === null) return;
         const [cx, cy] = point(place);

@@ -213,10 +213,11 @@ def _titled_table(table: Table) -> str:
 
 
 def _picture(drawing: Drawing, root: str) -> str:
+    title, words = escape(drawing.title), escape(drawing.caption)
     return (
-        f'<figure><h3>{escape(drawing.title)}</h3><img alt="{escape(drawing.title)}" '
-        f'src="{_png(drawing.figure)}"><figcaption>{escape(drawing.caption)} '
-        f"{_files(drawing.name, root)}</figcaption></figure>"
+        f'<figure><h3>{title}</h3><div class="picture"><img alt="{title}" '
+        f'src="{_png(drawing.figure)}"></div><figcaption>{words} {_files(drawing.name, root)}'
+        "</figcaption></figure>"
     )
 
 

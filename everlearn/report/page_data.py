@@ -61,5 +61,5 @@ def _figure_data(
 
 
 def _numbers(values: Floats) -> list[float | None]:
-    """Return numbers as JSON has them, NaN as null."""
-    return [None if math.isnan(value) else float(f"{value:.{DIGITS}g}") for value in values]
+    """Return numbers as JSON has them; null for what is not known or beyond all numbers."""
+    return [None if not math.isfinite(value) else float(f"{value:.{DIGITS}g}") for value in values]

@@ -82,6 +82,11 @@ def interquartile_mean(scores: npt.ArrayLike) -> float:
     return float(values[cut : len(values) - cut].mean())
 
 
+# A model that has run away has errors whose squares are beyond all numbers; they are then inf.
+_beyond = np.errstate(over="ignore", invalid="ignore")
+
+
+@_beyond
 def estimate(scores: npt.ArrayLike, resampling: Resampling | None = None) -> Estimate:
     """Estimate from a table ``[runs, strata]`` without gaps."""
     table = as_numbers(scores, "scores").astype(np.float64)
@@ -131,6 +136,7 @@ def difference_interval(
     return float(low[0]), float(high[0])
 
 
+@_beyond
 def column_estimates(
     values: npt.ArrayLike, resampling: Resampling | None = None
 ) -> dict[str, npt.NDArray[np.float64]]:

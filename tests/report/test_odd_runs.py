@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import random
 import shutil
 from pathlib import Path
 
@@ -15,7 +16,15 @@ from everlearn.errors import InvalidInputError
 from everlearn.experiment.command import command_for
 from everlearn.experiment.config import EvaluationSchedule, RunConfig
 from everlearn.experiment.presets import preset_config
-from everlearn.report import Report, read_comparison, read_report, summary_lines, write_report
+from everlearn.report import (
+    Report,
+    Resampling,
+    read_comparison,
+    read_report,
+    summary_lines,
+    write_report,
+)
+from everlearn.report.page import page
 from everlearn.report.tables import latex_text, to_csv
 from tests.report.synthetic import config_of, write_run, write_sweep
 
@@ -77,6 +86,37 @@ def test_folders_without_runs_are_clear_errors(tmp_path: Path, capsys: pytest.Ca
         said = capsys.readouterr().err
         assert said.count("\n") == 1
         assert right in said
+
+
+def test_lines_that_nobody_wrote_are_refused_or_shown(tmp_path: Path):
+    """Lines lost, doubled, swapped and altered: a report says so or goes on; it never breaks."""
+    run = write_run(tmp_path / "runs" / "altered", config_of("oa", 0, "smoke"))
+    write_run(tmp_path / "runs" / "good", config_of("oa", 1, "smoke"))
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    values = [0, 1, -1, 2**53, 1e308, 1e-320, None, True, "x", "door-open", 0.5, 100]
+    left_out = 0
+    for seed in range(60):
+        chance, altered = random.Random(seed), [dict(line) for line in lines]
+        for _ in range(chance.randint(1, 5)):
+            place = chance.randrange(len(altered))
+            name = chance.choice([name for name in altered[place] if name != "kind"])
+            match chance.randrange(5):
+                case 0:
+                    altered.pop(place)
+                case 1:
+                    altered.insert(chance.randrange(len(altered)), dict(altered[place]))
+                case 2:
+                    altered[place][name] = chance.choice(values)
+                case 3:
+                    chance.shuffle(altered)
+                case 4:
+                    altered[place].pop(name)
+        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in altered))
+        report = read_report([tmp_path / "runs"], Resampling(100))
+        json.dumps(report.to_json(), allow_nan=False)
+        assert "<h1>" in page(report, [[] for _ in report.studies], [[] for _ in report.studies])
+        left_out += len(report.left_out)
+    assert 10 < left_out < 50
 
 
 def test_a_run_that_has_just_begun(tmp_path: Path):
