@@ -9,16 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-import pytest
-
-pytestmark = pytest.mark.xdist_group("notebook")  # one process runs it for all
 
 NOTEBOOK = Path(__file__).parents[1] / "docs" / "forgetting.ipynb"
 CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
 
 
-@pytest.fixture(scope="module")
-def names() -> dict[str, Any]:
+def run_cells() -> dict[str, Any]:
     """Everything that the cells define, run from top to bottom as a notebook runs them."""
     from matplotlib import pyplot as plt
 
@@ -39,25 +35,22 @@ def names() -> dict[str, Any]:
     return found
 
 
-def test_a_network_forgets_and_the_online_model_does_not(names: dict[str, Any]):
+def test_it_takes_a_minute_and_what_it_says_comes_out():
+    names = run_cells()
+    assert names["seconds"] < 60
+    assert names["figures"] == 3
+
     half = len(names["times"]) // 2 - 1
     network, online = names["errors"]["network"], names["errors"]["online"]
     assert network[half] < 1e-4, "the network had learned the left"
-    assert network[-1] > 30 * network[half]
+    assert network[-1] > 30 * network[half], "and forgets it"
     assert online[-1] < 3 * online[half]
     assert online[-1] < 1e-6
 
-
-def test_two_dynamics_contradict_each_other_and_one_world_does_not(names: dict[str, Any]):
     indexed, unified = names["outcomes"]["task-indexed"], names["outcomes"]["unified"]
     # Both errors together cannot be smaller than that of the mean of the two outcomes.
     assert (indexed[1][-1] + indexed[2][-1]) / 2 >= 0.04
     assert max(unified[1][-1], unified[2][-1]) < 1e-4
-
-
-def test_it_takes_a_minute_and_shows_three_figures(names: dict[str, Any]):
-    assert names["seconds"] < 60
-    assert names["figures"] == 3
 
 
 def test_it_is_stored_with_its_outputs_and_without_traces_of_a_machine():
