@@ -13,7 +13,8 @@ import pytest
 from everlearn.errors import MissingExtraError
 from everlearn.experiment.run import execute
 from everlearn.report import read_report, write_report
-from everlearn.report.videos import LARGEST
+from everlearn.report.page import page
+from everlearn.report.videos import LARGEST, find_videos, make_videos
 from tests.experiment.worker import tiny
 from tests.report.browser import Browser, chromium
 from tests.report.synthetic import config_of, write_run
@@ -132,9 +133,10 @@ def test_names_and_files_from_run_folders_do_no_harm(browser: Browser, tmp_path:
     versions = {"python": hostile, "versions": {hostile: hostile}, "processor": hostile}
     (folder / "0" / "environment.json").write_text(json.dumps({**versions, "resumed_with": [3]}))
     (folder / "1" / "environment.json").write_text("[" * 100_000)
-    page = write_report(read_report([folder]), tmp_path / "out")
+    file = tmp_path / "hostile.html"
+    file.write_text(page(read_report([folder]), [[]], [[]]))
     browser.resize(1280, 900)
-    browser.open(page)
+    browser.open(file)
     assert browser.messages() == []
     assert browser.run("return document.title") == "everlearn report"
     assert browser.run("return document.querySelectorAll('img[onerror]').length") == 0
@@ -201,8 +203,8 @@ def test_runs_are_listed_with_command_and_versions(written: Path):
 
 def test_videos_are_in_the_page_or_it_says_where_they_are(tmp_path: Path):
     run = write_run(tmp_path / "runs" / "one", config_of("random", 0))
-    page = write_report(read_report([run]), tmp_path / "none")
-    assert "There are none" in page.read_text()
+    report = read_report([run])
+    assert "There are none" in page(report, [[]], [[]])
     (run / "videos").mkdir()
     (run / "videos" / "door-open-before.mp4").write_bytes(b"short film")
     (run / "videos" / "holiday.mp4").write_bytes(b"something else")
@@ -210,7 +212,12 @@ def test_videos_are_in_the_page_or_it_says_where_they_are(tmp_path: Path):
     extra.mkdir()
     with (extra / "door-open-after.mp4").open("wb") as file:
         file.truncate(LARGEST + 1)
-    text = write_report(read_report([run]), tmp_path / "some", videos=extra).read_text()
+    found = find_videos([run / "videos", extra, tmp_path / "nowhere"], ["pick-place", "door-open"])
+    assert [(video.when, video.source) for video in found] == [
+        ("after", "films"),
+        ("before", "one"),
+    ]
+    text = page(report, [[]], [found])
     assert "data:video/mp4;base64,c2hvcnQgZmlsbQ==" in text
     assert "door-open, before learning" in text
     assert "4 MB, not in this page" in text
@@ -218,25 +225,25 @@ def test_videos_are_in_the_page_or_it_says_where_they_are(tmp_path: Path):
 
 
 def test_runs_with_snapshots_are_filmed_before_and_after(tmp_path: Path):
-    config = tiny("oa", episodes_per_task=1, max_steps=4)
-    execute(config, tmp_path / "run")
+    execute(tiny("oa", episodes_per_task=1, max_steps=4), tmp_path / "run")
     said: list[str] = []
     report = read_report([tmp_path / "run"])
+    study = report.studies[0].study
     try:
-        page = write_report(report, tmp_path / "out", film=True, notify=said.append)
+        folders = make_videos(study, tmp_path / "out", said.append)
     except MissingExtraError as error:  # no renderer, or no encoder
         pytest.skip(str(error))
-    names = sorted(file.name for file in (tmp_path / "out" / "videos" / "oa").iterdir())
-    assert names == [
+    assert folders == [tmp_path / "out" / "videos" / "oa"]
+    assert sorted(file.name for file in folders[0].iterdir()) == [
         f"{task}-{when}.mp4"
         for task in ("button-press", "window-close")
         for when in ("after", "before")
     ]
-    assert page.read_text().count("data:video/mp4;base64,") == 4
     assert len(said) == 4
-    again: list[str] = []
-    write_report(report, tmp_path / "out", film=True, notify=again.append)
-    assert again == [], "what is there is not filmed again"
+    found = find_videos(folders, study.protocol.names)
+    assert page(report, [[]], [found]).count("data:video/mp4;base64,") == 4
+    make_videos(study, tmp_path / "out", said.append)
+    assert len(said) == 4, "what is there is not filmed again"
 
 
 def test_runs_without_snapshots_cannot_be_filmed(tmp_path: Path):
