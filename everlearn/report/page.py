@@ -279,7 +279,8 @@ def _run(run: RunRecord) -> str:
     settings = ", ".join(f"{name}={plain(value)}" for name, value in config.agent_options.items())
     facts = [
         ("folder", str(run.folder)),
-        ("command", command_for(config, str(run.folder))),
+        # Without the folder: given again, it would begin anew in one that has no snapshots.
+        ("command", command_for(config)),
         (f"settings{'' if known else ' given (the others were not stored)'}", settings or "none"),
         ("machine", _machine(run.environment)),
         ("versions", _versions(run.environment)),
