@@ -262,6 +262,11 @@ def check_arrays(
             )
 
 
+def part_of(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:
+    """Arrays whose names begin with `prefix`, by the rest of their names."""
+    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 def _contiguous_parts(array: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
     """`array` itself, or, if it is a strided view, copies of a few rows at a time."""
     if array.flags.c_contiguous:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 import gymnasium
 
@@ -47,19 +47,31 @@ class _Online:
 
 @dataclass(frozen=True)
 class _Deep:
-    """Makes deep agents with a strategy; PyTorch is imported when one is asked for."""
+    """Makes agents with networks and a strategy; PyTorch is imported when one is asked for.
 
+    Attributes
+    ----------
+    family
+        First part of the agent's name: which kind of agent.
+    strategy
+        The second: name of a registered strategy.
+    defaults
+        Options that differ from those of the family.
+    """
+
+    family: Literal["mlp", "sac"]
     strategy: str
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, env: gymnasium.Env[Any, Any], seed: int, **options: Any) -> Agent:
-        agent: Agent = self._module().DeepAgent.for_env(
-            env, None, self.strategy, seed=seed, **options
+        agent: Agent = self._module().make(
+            env, self.strategy, seed=seed, **{**self.defaults, **options}
         )
         return agent
 
     def option_types(self) -> dict[str, Any]:
         """Types of the options, for whoever reads them as text."""
-        return dict(self._module().deep_option_types(self.strategy))
+        return dict(self._module().strategy_option_types(self.strategy))
 
     def settings(self, env: gymnasium.Env[Any, Any], **options: Any) -> dict[str, Any]:
         """All options with the values that an agent made from `options` has."""
@@ -67,13 +79,14 @@ class _Deep:
         return flat_settings(chosen)
 
     def _module(self) -> Any:
+        name = {"mlp": "deep", "sac": "model_free"}[self.family]
         try:
-            return importlib.import_module("everlearn.agents.deep")
+            return importlib.import_module(f"everlearn.agents.{name}")
         except ModuleNotFoundError as error:
             if error.name != "torch":
                 raise
             raise MissingExtraError(
-                f"agent mlp-{self.strategy} needs PyTorch; install everlearn[deep]"
+                f"agent {self.family}-{self.strategy} needs PyTorch; install everlearn[deep]"
             ) from error
 
 
@@ -97,17 +110,45 @@ def _refuse(agent: str, options: dict[str, Any], known: str) -> None:
 AGENTS: Registry[AgentFactory] = Registry("agent")
 AGENTS.register("oa", _Online({}))
 AGENTS.register("oa-paper", _Online(PAPER))
-AGENTS.register("mlp-finetune", _Deep("finetune"))
-AGENTS.register("mlp-ewc", _Deep("ewc"))
-AGENTS.register("mlp-si", _Deep("si"))
-AGENTS.register("mlp-packnet", _Deep("packnet"))
-AGENTS.register("mlp-coreset", _Deep("coreset"))
-AGENTS.register("mlp-perfect-memory", _Deep("perfect-memory"))
+AGENTS.register("mlp-finetune", _Deep("mlp", "finetune"))
+AGENTS.register("mlp-ewc", _Deep("mlp", "ewc"))
+AGENTS.register("mlp-si", _Deep("mlp", "si"))
+AGENTS.register("mlp-packnet", _Deep("mlp", "packnet"))
+AGENTS.register("mlp-coreset", _Deep("mlp", "coreset"))
+AGENTS.register("mlp-perfect-memory", _Deep("mlp", "perfect-memory"))
+AGENTS.register("sac-finetune", _Deep("sac", "finetune"))
+# The losses of an actor are those of values: the strength is that of Continual World.
+AGENTS.register("sac-ewc", _Deep("sac", "ewc", {"strength": 1e4}))
+AGENTS.register("sac-packnet", _Deep("sac", "packnet"))
+AGENTS.register("sac-coreset", _Deep("sac", "coreset"))
+AGENTS.register("sac-perfect-memory", _Deep("sac", "perfect-memory"))
 AGENTS.register("random", _random)
 AGENTS.register("scripted", _scripted)
 
-BOUNDARY_AWARE = frozenset({"scripted", "mlp-finetune", "mlp-ewc", "mlp-si", "mlp-packnet"})
+BOUNDARY_AWARE = frozenset(
+    {
+        "scripted",
+        *("mlp-finetune", "mlp-ewc", "mlp-si", "mlp-packnet"),
+        *("sac-finetune", "sac-ewc", "sac-packnet"),
+    }
+)
 """Agents that are told when a task changes, for tables: known without making one."""
+
+TELLING_OPTIONS = ("task_identity", "multi_head")
+"""Options that let networks depend on the task's name; off unless asked for."""
+
+
+def told_of_tasks(agent: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say what an agent is told of tasks, for tables: nothing, ``boundaries``, and options.
+
+    Parameters
+    ----------
+    agent, options
+        Name and options, as in a run's config.
+    """
+    told = ("boundaries",) if agent in BOUNDARY_AWARE else ()
+    return told + tuple(name for name in TELLING_OPTIONS if options.get(name))
+
 
 __all__ = [
     "AGENTS",
@@ -119,4 +160,5 @@ __all__ = [
     "RandomAgent",
     "ScriptedAgent",
     "run_episode",
+    "told_of_tasks",
 ]

@@ -65,9 +65,14 @@ class DeepOptions(ActingOptions):
         return cls.from_options(strategy, **{**_defaults(env), **options})
 
 
-def deep_option_types(strategy: str) -> dict[str, Any]:
+def strategy_option_types(strategy: str) -> dict[str, Any]:
     """Types of all settings in the flat table of `DeepOptions.from_options`."""
     return flat_types(*_kinds(strategy, "cem"))
+
+
+def make(env: gymnasium.Env[Any, Any], strategy: str, **options: Any) -> DeepAgent:
+    """Make an agent that is given its objective when a task begins."""
+    return DeepAgent.for_env(env, None, strategy, **options)
 
 
 def _kinds(strategy: str, planner: str) -> tuple[type[Any], ...]:

@@ -21,7 +21,7 @@ from gymnasium import spaces
 
 from everlearn.agents.options import OnlineOptions, build
 from everlearn.agents.patience import Patience
-from everlearn.archive import check_arrays, load_archive, reading, save_archive
+from everlearn.archive import check_arrays, load_archive, part_of, reading, save_archive
 from everlearn.checks import as_numbers
 from everlearn.errors import InvalidInputError, NotReadyError
 from everlearn.planning import Plan, Planner
@@ -257,7 +257,7 @@ class OnlineAgent:
             # What can fail comes first, on copies; the model, which replaces itself or raises,
             # is the last that may refuse.
             planner = self.planner.spawn(0)
-            planner.restore(_part(arrays, "planner/"), meta["planner"])
+            planner.restore(part_of(arrays, "planner/"), meta["planner"])
             steps, episodes = int(meta["agent"]["steps"]), int(meta["agent"]["episodes"])
             patience = None if self.patience is None else self.patience.spawn(0)
             if patience is not None:
@@ -265,7 +265,7 @@ class OnlineAgent:
             state = arrays.get("agent/memory")
             if state is not None:
                 check_arrays({"memory": state}, {"memory": ("f", (self.model.memory.size,))})
-            self.model.restore(_part(arrays, "model/"), meta["model"])
+            self.model.restore(part_of(arrays, "model/"), meta["model"])
         self.planner, self.patience = planner, patience
         self.steps, self.episodes = steps, episodes
         self._memory_state = state
@@ -280,10 +280,6 @@ def _seed_pair(
         key = (*seed.spawn_key, 2)
         return seed, np.random.SeedSequence(seed.entropy, spawn_key=key)
     return seed, np.random.SeedSequence(seed, spawn_key=(2,))
-
-
-def _part(arrays: dict[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:
-    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _checked(what: str, value: FloatArray, space: spaces.Box) -> FloatArray:

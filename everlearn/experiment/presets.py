@@ -62,6 +62,7 @@ PRESETS.register(
 _SMALL_PLANNER = {"candidates": 30, "elites": 10, "iterations": 2}
 _SMALL = {"features": 30, **_SMALL_PLANNER}
 _SMALL_NETWORK = {"hidden": 50, "train_every": 100, **_SMALL_PLANNER}
+_SMALL_POLICY = {"hidden": 50, "batch": 64, "warm_up": 100, "retraining": 50}
 PRESETS.register(
     "smoke",
     Preset(
@@ -76,6 +77,7 @@ PRESETS.register(
             "oa": _SMALL,
             "oa-paper": _SMALL,
             **{name: _SMALL_NETWORK for name in AGENTS if name.startswith("mlp-")},
+            **{name: _SMALL_POLICY for name in AGENTS if name.startswith("sac-")},
         },
     ),
 )

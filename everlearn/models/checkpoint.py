@@ -91,8 +91,8 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
     model.pending = [(kept[0], kept[1], kept[2], kept[3])] if len(kept[0]) else []
 
 
-def space_arrays(model: ImaginingModel) -> Arrays:
-    """Bounds of a model's spaces."""
+def space_arrays(model: Any) -> Arrays:
+    """Bounds of the spaces of a model or an agent."""
     return {
         "space/low": model.observation_space.low.copy(),
         "space/high": model.observation_space.high.copy(),
@@ -108,6 +108,16 @@ def memory_facts(model: ImaginingModel) -> dict[str, Any]:
 
 def check_fits(model: Any, arrays: Arrays, meta: dict[str, Any]) -> None:
     """Refuse a state that was saved with other settings, another memory or other spaces."""
+    check_settings_fit(model, arrays, meta)
+    memory = memory_facts(model)
+    if _plain(memory) != _plain(meta["memory"]):
+        raise InvalidInputError(
+            f"the state was saved with memory {meta['memory']}, this model has {memory}"
+        )
+
+
+def check_settings_fit(model: Any, arrays: Arrays, meta: dict[str, Any]) -> None:
+    """Refuse a state of a model or an agent that was saved with other settings or spaces."""
     mine, theirs = asdict(model.config), meta["config"]
     for name in set(mine) - set(LIVE_SETTINGS):
         if mine[name] != theirs.get(name):
@@ -115,11 +125,6 @@ def check_fits(model: Any, arrays: Arrays, meta: dict[str, Any]) -> None:
                 f"the state was saved with {name}={theirs.get(name)!r}, this model has "
                 f"{mine[name]!r}; make a model with the same settings"
             )
-    memory = memory_facts(model)
-    if _plain(memory) != _plain(meta["memory"]):
-        raise InvalidInputError(
-            f"the state was saved with memory {meta['memory']}, this model has {memory}"
-        )
     for name, bound in space_arrays(model).items():
         if not np.array_equal(arrays.get(name, ()), bound):
             raise InvalidInputError("the state was saved for other spaces than this model's")

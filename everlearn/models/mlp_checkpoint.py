@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.archive import save_archive
+from everlearn.archive import part_of, save_archive
 from everlearn.errors import InvalidInputError
 from everlearn.models.checkpoint import check_fits, memory_facts, space_arrays
 from everlearn.models.normaliser import Normaliser
@@ -58,15 +58,7 @@ def restore_model(
             f"{_strategy_facts(model)}"
         )
     for name, part in _parts(model).items():
-        prefix = f"{name}/"
-        part.restore(
-            {
-                key.removeprefix(prefix): array
-                for key, array in arrays.items()
-                if key.startswith(prefix)
-            },
-            meta[name],
-        )
+        part.restore(part_of(arrays, f"{name}/"), meta[name])
     pairs = []
     for place in range(1 + len(meta["frozen"])):
         inputs, changes = (Normaliser(*arrays[f"normaliser/{place}/{kind}"]) for kind in NORMALISED)

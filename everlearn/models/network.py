@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from everlearn.errors import InvalidInputError
+from everlearn.archive import check_arrays
+from everlearn.checks import check_whole
 from everlearn.protocols import Protection, State
 
 Floats = npt.NDArray[np.float32]
@@ -176,41 +177,55 @@ class Trainer:
 
     def state(self) -> State:
         """Weights and moments of the optimizer."""
-        arrays: dict[str, npt.NDArray[Any]] = {}
-        steps = 0
-        for index, parameter in enumerate(self.parameters):
-            arrays[f"weights/{index}"] = parameter.detach().numpy().copy()
-            moments = self.optimizer.state.get(parameter)
-            if moments:
-                steps = int(moments["step"])
-                arrays[f"mean/{index}"] = moments["exp_avg"].numpy().copy()
-                arrays[f"square/{index}"] = moments["exp_avg_sq"].numpy().copy()
-        return arrays, {"steps": steps}
+        return weights_state(self.parameters, self.optimizer)
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
         """Take over what `state` returned; on bad input raise and change nothing."""
-        steps = int(meta["steps"])
-        names = ("weights", "mean", "square") if steps else ("weights",)
-        expected = {
-            f"{name}/{index}": tuple(parameter.shape)
+        restore_weights(self.parameters, self.optimizer, arrays, meta)
+
+
+def weights_state(parameters: Sequence[torch.Tensor], optimizer: torch.optim.Adam) -> State:
+    """Weights and moments of their optimizer, as arrays and facts."""
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    steps = 0
+    for index, parameter in enumerate(parameters):
+        arrays[f"weights/{index}"] = parameter.detach().numpy().copy()
+        moments = optimizer.state.get(parameter)
+        if moments:
+            steps = int(moments["step"])
+            arrays[f"mean/{index}"] = moments["exp_avg"].numpy().copy()
+            arrays[f"square/{index}"] = moments["exp_avg_sq"].numpy().copy()
+    return arrays, {"steps": steps}
+
+
+def restore_weights(
+    parameters: Sequence[torch.Tensor],
+    optimizer: torch.optim.Adam,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    meta: Mapping[str, Any],
+) -> None:
+    """Take over what `weights_state` returned; on bad input raise and change nothing."""
+    check_whole("number of steps of the optimizer", meta["steps"], 0)
+    steps = meta["steps"]
+    names = ("weights", "mean", "square") if steps else ("weights",)
+    check_arrays(
+        arrays,
+        {
+            f"{name}/{index}": ("f", tuple(parameter.shape))
             for name in names
-            for index, parameter in enumerate(self.parameters)
-        }
-        if {name: array.shape for name, array in arrays.items()} != expected:
-            raise InvalidInputError(
-                f"the stored network is { ({n: a.shape for n, a in arrays.items()}) }; expected "
-                f"{expected}"
-            )
-        with torch.no_grad():
-            for index, parameter in enumerate(self.parameters):
-                parameter.copy_(torch.from_numpy(arrays[f"weights/{index}"]))
-                self.optimizer.state.pop(parameter, None)
-                if steps:
-                    self.optimizer.state[parameter] = {
-                        "step": torch.tensor(float(steps)),
-                        "exp_avg": torch.from_numpy(arrays[f"mean/{index}"].copy()),
-                        "exp_avg_sq": torch.from_numpy(arrays[f"square/{index}"].copy()),
-                    }
+            for index, parameter in enumerate(parameters)
+        },
+    )
+    with torch.no_grad():
+        for index, parameter in enumerate(parameters):
+            parameter.copy_(torch.from_numpy(arrays[f"weights/{index}"]))
+            optimizer.state.pop(parameter, None)
+            if steps:
+                optimizer.state[parameter] = {
+                    "step": torch.tensor(float(steps)),
+                    "exp_avg": torch.tensor(arrays[f"mean/{index}"], dtype=parameter.dtype),
+                    "exp_avg_sq": torch.tensor(arrays[f"square/{index}"], dtype=parameter.dtype),
+                }
 
 
 @contextmanager

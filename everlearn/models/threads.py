@@ -25,11 +25,15 @@ class Threads:
         self.count = count
         self._pools = ThreadpoolController()
 
+    def number(self) -> int:
+        """Threads to use now."""
+        given = self.count or numba.get_num_threads()
+        return int(min(given, numba.config.NUMBA_NUM_THREADS))
+
     @contextmanager
     def limited(self, *, blas: bool = False) -> Iterator[int]:
         """Within, kernels use this many threads, and BLAS one, or as many if `blas`."""
-        before = numba.get_num_threads()
-        count = min(self.count or before, numba.config.NUMBA_NUM_THREADS)
+        before, count = numba.get_num_threads(), self.number()
         numba.set_num_threads(count)
         try:
             with self._pools.limit(limits=count if blas else 1, user_api="blas"):

@@ -18,6 +18,7 @@ PLANNER = {"candidates": 12, "elites": 3, "horizon": 4, "iterations": 2, "thread
 OPTIONS = {
     "oa": {"features": 10, **PLANNER},
     "mlp": {"hidden": 9, "layers": 2, "train_every": 5, **PLANNER},
+    "sac": {"hidden": 9, "batch": 8, "warm_up": 3, "retraining": 3, "threads": 1},
 }
 """Of each family, the first part of a name."""
 

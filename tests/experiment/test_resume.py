@@ -80,10 +80,13 @@ def test_signal_ends_with_a_snapshot(number, whole, tmp_path):
     assert outcome(folder)["lines"] == whole["oa"]["lines"]
 
 
-@pytest.mark.parametrize("agent", ["mlp-packnet", "mlp-si", "mlp-coreset"])
+@pytest.mark.parametrize(
+    "agent", ["mlp-packnet", "mlp-si", "mlp-coreset", "sac-packnet", "sac-ewc", "sac-coreset"]
+)
 def test_deep_agents_go_on_after_a_kill(agent, tmp_path):
     """Weights, moments, masks, importance, reservoir, normalisers: all of it is in the file."""
-    config = tiny(agent, options={**tiny(agent).options, "train_every": 11})
+    other = {"mlp": {"train_every": 11}, "sac": {"update_every": 2}}[agent.partition("-")[0]]
+    config = tiny(agent, options={**tiny(agent).options, **other})
     uninterrupted(config, tmp_path / "whole")
     folder = tmp_path / "run"
     kill_at(start(config, folder), folder, 0.3)

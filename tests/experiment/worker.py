@@ -39,11 +39,14 @@ SYSTEM_CALLS = ("write", "fsync", "replace", "rename", "mkdir", "unlink", "rmdir
 def tiny(agent: str = "random", **settings: Any) -> RunConfig:
     """A run of seconds that snapshots after every episode."""
     planner = {"candidates": 10, "elites": 5, "iterations": 1, "horizon": 5}
-    model = {"oa": {"features": 10}, "mlp": {"hidden": 8, "layers": 2, "train_every": 7}}
-    kind = agent.partition("-")[0]
+    kinds: dict[str, dict[str, Any]] = {
+        "oa": {"features": 10, **planner},
+        "mlp": {"hidden": 8, "layers": 2, "train_every": 7, **planner},
+        "sac": {"hidden": 8, "batch": 8, "warm_up": 12, "retraining": 5},
+    }
     values: dict[str, Any] = {
         "agent": agent,
-        "options": {**model[kind], **planner} if kind in model else {},
+        "options": kinds.get(agent.partition("-")[0], {}),
         "tasks": ("window-close", "button-press"),
         "episodes_per_task": 3,
         "max_steps": 10,
