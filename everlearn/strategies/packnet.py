@@ -158,4 +158,10 @@ class PackedProtection(Protection):
             slot, current, pruned = int(meta["slot"]), meta["current"], bool(meta["pruned"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(f"the stored strategy has no usable tasks: {error}") from None
+        highest = torch.iinfo(self.owners[0].dtype).max
+        if not (current is None or isinstance(current, str)) or not 0 <= slot < highest:
+            raise InvalidInputError(
+                f"the stored strategy is at task {current!r} in slot {slot}; expected a name and a "
+                f"number from 0 to {highest - 1}"
+            )
         self.slots, self.slot, self.current, self._pruned = slots, slot, current, pruned

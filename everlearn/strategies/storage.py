@@ -101,7 +101,10 @@ class Everything:
             generator.bit_generator.state = meta["generator"]
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(f"the stored rows have no usable facts: {error}") from error
-        self.seen, self._count, self._generator = seen, lengths.pop(), generator
+        (rows,) = lengths
+        if seen < rows:
+            raise InvalidInputError(f"{rows} rows are stored, of {seen} that were ever added")
+        self.seen, self._count, self._generator = seen, rows, generator
         self._make_room(self._count)
         for name, array in arrays.items():
             self._columns[name][: self._count] = array

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from everlearn.agents import AGENTS, OnlineOptions, run_episode
+from everlearn.agents.sac import SACConfig
 from everlearn.archive import load_archive, save_archive
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
@@ -196,6 +197,31 @@ def agent() -> Target:
     return Target(call, places, look)
 
 
+def model_free_agent() -> Target:
+    env = ContinualBenchEnv(TASK)
+    options = {"hidden": 6, "batch": 4, "warm_up": 3, "threads": 1}
+    agent = AGENTS.get("sac-coreset")(env, 0, **options)
+    run_episode(agent, env, max_steps=5)
+    obs, action = np.array(env.get_state().observation), np.zeros(4)
+    good = {"obs": obs, "action": action, "next_obs": obs, "reward": 0.0, "terminated": False}
+
+    def call(place: str, bad: Any) -> object:
+        if place == "act":
+            return agent.act(bad)
+        return agent.observe(**_replaced(good, place, bad))
+
+    places: dict[str, Any] = {"act": anything(26), "reward": NESTED, "terminated": NESTED}
+    places |= {"obs": anything(26), "action": anything(4), "next_obs": anything(26)}
+
+    def look() -> Any:
+        arrays, meta = agent.learner.state()
+        kept, facts = agent.storage.state()
+        both = {**arrays, **{f"storage/{name}": array for name, array in kept.items()}}
+        return both, [meta, facts, agent.steps, agent._acting.bit_generator.state]
+
+    return Target(call, places, look)
+
+
 def configs() -> Target:
     plain = {
         "run": (RunConfig, json.loads(RunConfig().to_json())),
@@ -204,11 +230,12 @@ def configs() -> Target:
         "resources": (Resources, dataclasses.asdict(Resources())),
         "cem": (CEMConfig, dataclasses.asdict(CEMConfig())),
         "model": (OnlineWorldModelConfig, dataclasses.asdict(OnlineWorldModelConfig())),
+        "soft actor-critic": (SACConfig, dataclasses.asdict(SACConfig())),
         "online": (OnlineOptions, {"seed": 0, "memory": "auto", "planner": "cem"}),
     }
 
     def call(place: str, bad: Any) -> object:
-        name, item = place.split()
+        name, item = place.rsplit(maxsplit=1)
         kind, values = plain[name]
         values = {k: v for k, v in values.items() if k not in ("version", "evaluation")}
         found = kind(**{**values, item: bad})
@@ -290,6 +317,7 @@ TARGETS = {
     "state of the model": model_state,
     "planner": planner,
     "agent": agent,
+    "model-free agent": model_free_agent,
     "configs": configs,
     "words and JSON": words,
     "metrics": measures,
