@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from everlearn.agents import AGENTS, run_episode, told_of_tasks
+from benchmarks.sac import SEEDS, pendulum_return
+from everlearn.agents import AGENTS, told_of_tasks
 from everlearn.agents.model_free import SACAgent
 from everlearn.errors import InvalidInputError, NotReadyError, UnknownNameError
 from everlearn.strategies import STRATEGIES
@@ -76,17 +77,7 @@ def test_learns_from_rewards_alone() -> None:
 @pytest.mark.timeout(3000)
 def test_learns_pendulum() -> None:
     """Mean return of at least -200 after 20,000 steps, over three seeds."""
-    env = gymnasium.make("Pendulum-v1")
-    returns = []
-    for seed in range(3):
-        agent = SACAgent.for_env(env, seed=seed)
-        for episode in range(100):
-            run_episode(agent, env, seed=1000 * seed + episode)
-        copy = agent.evaluation_copy(seed)
-        returns += [
-            run_episode(copy, env, seed=10_000 + i, explore=False).total_reward for i in range(20)
-        ]
-    assert np.mean(returns) >= -200.0
+    assert np.mean([pendulum_return(seed) for seed in SEEDS]) >= -200.0
 
 
 # What a switch does ------------------------------------------------------------------------
