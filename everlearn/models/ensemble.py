@@ -1,10 +1,11 @@
 """Dense networks of equal sizes, run and trained as one, with gradients in closed form.
 
-At the sizes of an actor and its two critics, half of a training step in autograd is bookkeeping:
-nodes of a graph, and tensors that come and go. Here all weights are one vector, so that an
-optimizer or an average passes over it once; the networks of an ensemble are one batched product;
-and activations and gradients live in buffers that are made once. Shapes: ``M`` members, ``N``
-rows, ``I`` inputs, ``O`` outputs.
+At the sizes of an actor and its two critics, autograd spends part of a training step on
+bookkeeping: nodes of a graph, and tensors that come and go. Here all weights are one vector, so
+that an optimizer or an average passes over it once; the networks of an ensemble are one batched
+product; and activations and gradients live in buffers that are made once.
+
+Shapes: ``M`` members, ``N`` rows, ``I`` inputs, ``O`` outputs.
 """
 
 from __future__ import annotations
