@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 KIND, VERSION = "everlearn-sac-agent", 1
 
+LARGEST = float(np.finfo(np.float32).max)
+"""Of the numbers that networks and storage can hold."""
+
 
 def strategy_option_types(strategy: str) -> dict[str, Any]:
     """Types of all settings that `SACAgent.for_env` takes with a strategy."""
@@ -79,6 +82,12 @@ class SACAgent:
         self.observation_space = as_box(observation_space, "observation_space")
         self.action_space = as_box(action_space, "action_space")
         self.strategy, self.config = strategy, config or SACConfig()
+        capacity = strategy.settings().get("capacity", self.config.warm_up)
+        if capacity < self.config.warm_up:
+            raise InvalidInputError(
+                f"capacity is {capacity} and warm_up {self.config.warm_up}: that many are "
+                "never kept, and nothing would be learned; warm up with fewer"
+            )
         self.boundary_aware = strategy.boundary_aware or self.config.tells_tasks
         # Bounds become [-1, 1]; observations without bounds are taken as they are.
         self._inputs = ModelInputs(self.observation_space, self.action_space, NoMemory(), 1.0, 1.0)
@@ -133,7 +142,7 @@ class SACAgent:
         if not self.boundary_aware or name == self.task:
             return
         if not self._learning:
-            self._policy = self.learner.policy(name)
+            self.task, self._policy = name, self.learner.policy(name)
             self._place = self.tasks.index(name) if name in self.tasks else self._place
             return
         if self.config.tells_tasks and name not in self.tasks:
@@ -192,16 +201,17 @@ class SACAgent:
         done = self._inputs.check_action(action, "action", (1,))
         after = self._inputs.check_observation(next_obs, "next observation", (1,))
         earned = as_numbers(reward, "reward")
-        if earned.shape != () or not abs(earned) < np.finfo(np.float32).max:
+        if earned.shape != () or not abs(earned) < LARGEST:
             raise InvalidInputError(f"reward is {given(reward)}; expected one finite number")
         if not isinstance(terminated, (bool, np.bool_)):
             raise InvalidInputError(f"terminated is {given(terminated)}; expected True or False")
+        state, next_state = self._state(before), self._state(after)
         if not self._learning:
             return
         self.storage.add(
-            state=self._state(before),
+            state=state,
             action=self._scaled_action(done),
-            next_state=self._state(after),
+            next_state=next_state,
             reward=earned,
             ended=terminated,
             task=self._one_hot()[: self.learner.columns["task"]],
@@ -225,9 +235,10 @@ class SACAgent:
         """Return what the networks see at a checked observation."""
         scaling, count = self._inputs.scaling, self._inputs.observations
         scaled = (obs - scaling.centre[:count]) * scaling.multiplier[:count]
-        return np.concatenate([scaled, self._one_hot()[: self.config.identity_size]]).astype(
-            np.float32
-        )
+        if not (np.abs(scaled) < LARGEST).all():
+            raise InvalidInputError(f"observation is too large for single precision: {obs}")
+        told = self._one_hot()[: self.config.identity_size]
+        return np.concatenate([scaled, told]).astype(np.float32)
 
     def _scaled_action(self, action: FloatArray) -> FloatArray:
         scaling, first = self._inputs.scaling, self._inputs.observations

@@ -292,6 +292,15 @@ def test_actions_are_in_the_units_of_the_environment() -> None:
     np.testing.assert_allclose(agent.storage.column("action")[0], [0.5, 1.0])
 
 
+def test_observations_without_bounds_are_taken_as_they_are() -> None:
+    endless = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    agent = SACAgent.for_env(Point(observation_space=endless))
+    agent.observe(np.array([7.0, -300.0]), np.zeros(2), np.zeros(2), 0.0, False)
+    np.testing.assert_array_equal(agent.storage.column("state")[0], [7.0, -300.0])
+    with pytest.raises(InvalidInputError, match="single precision"):
+        agent.act(np.array([0.0, 1e60]))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_same_seed_and_a_resumed_run_are_equal_to_the_bit(name: str, tmp_path: Path) -> None:
     """Across a switch, with everything that a strategy carries."""
@@ -314,7 +323,7 @@ def test_same_seed_and_a_resumed_run_are_equal_to_the_bit(name: str, tmp_path: P
 def test_files_of_other_agents_are_refused(tmp_path: Path) -> None:
     agent = make("sac-coreset")
     agent.save(tmp_path / "agent")
-    for other in (make("sac-finetune"), make("sac-coreset", capacity=3), make("sac-coreset", 1)):
+    for other in (make("sac-finetune"), make("sac-coreset", capacity=30), make("sac-coreset", 1)):
         with pytest.raises(InvalidInputError):
             other.load(tmp_path / "agent")
     with pytest.raises(NotReadyError, match="evaluation copy"):
@@ -326,6 +335,8 @@ def test_options_are_checked() -> None:
         make("sac-coreset", capacities=3)
     with pytest.raises(UnknownNameError, match="unknown option 'capacity'"):
         make("sac-finetune", capacity=3)
+    with pytest.raises(InvalidInputError, match="capacity is 19 and warm_up 20"):
+        make("sac-coreset", capacity=19)
     with pytest.raises(InvalidInputError, match="hidden"):
         make("sac-finetune", hidden=0)
     assert make("sac-ewc").strategy.settings()["strength"] == 1e4
