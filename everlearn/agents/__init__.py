@@ -75,8 +75,7 @@ class _Deep:
 
     def settings(self, env: gymnasium.Env[Any, Any], **options: Any) -> dict[str, Any]:
         """All options with the values that an agent made from `options` has."""
-        chosen = self._module().DeepOptions.for_env(env, self.strategy, **options)
-        return flat_settings(chosen)
+        return dict(self._module().settings(env, self.strategy, **{**self.defaults, **options}))
 
     def _module(self) -> Any:
         name = {"mlp": "deep", "sac": "model_free"}[self.family]

@@ -17,6 +17,7 @@ from everlearn.agents.options import (
     ActingOptions,
     acting_parts,
     defaults_for,
+    flat_settings,
     flat_types,
     memory_for,
     option_names,
@@ -73,6 +74,11 @@ def strategy_option_types(strategy: str) -> dict[str, Any]:
 def make(env: gymnasium.Env[Any, Any], strategy: str, **options: Any) -> DeepAgent:
     """Make an agent that is given its objective when a task begins."""
     return DeepAgent.for_env(env, None, strategy, **options)
+
+
+def settings(env: gymnasium.Env[Any, Any], strategy: str, **options: Any) -> dict[str, Any]:
+    """All options with the values that an agent made from `options` has."""
+    return flat_settings(DeepOptions.for_env(env, strategy, **options))
 
 
 def _kinds(strategy: str, planner: str) -> tuple[type[Any], ...]:

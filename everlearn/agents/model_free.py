@@ -9,6 +9,7 @@ strategy that is told of boundaries consolidates there, and may empty the storag
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.agents.options import flat_types, split_options
+from everlearn.agents.options import RUN_SETTINGS, flat_types, split_options
 from everlearn.agents.sac import SACConfig, SoftActorCritic
 from everlearn.archive import load_archive, part_of, reading, save_archive
 from everlearn.checks import as_numbers, check_whole
@@ -50,6 +51,20 @@ def strategy_option_types(strategy: str) -> dict[str, Any]:
 def make(env: gymnasium.Env[Any, Any], strategy: str, **options: Any) -> SACAgent:
     """Make an agent with the strategy of that name."""
     return SACAgent.for_env(env, strategy, **options)
+
+
+def settings(env: gymnasium.Env[Any, Any], strategy: str, **options: Any) -> dict[str, Any]:
+    """All options with the values that an agent made from `options` has; not those of a run."""
+    chosen, config = _chosen(strategy, options)
+    table = {**chosen.settings(), **asdict(config)}
+    return {name: value for name, value in table.items() if name not in RUN_SETTINGS}
+
+
+def _chosen(strategy: str, options: Mapping[str, Any]) -> tuple[Strategy, SACConfig]:
+    """Make the strategy and the config from one flat table."""
+    kind = STRATEGIES.get(strategy)
+    own, protecting = split_options(options, SACConfig, kind)
+    return kind(**protecting), SACConfig(**own)
 
 
 class SACAgent:
@@ -127,10 +142,7 @@ class SACAgent:
             Settings of the agent (`SACConfig`) and of its strategy that differ from the defaults,
             such as ``seed=1``, ``hidden=100``, ``capacity=5000``.
         """
-        kind = STRATEGIES.get(strategy)
-        own, protecting = split_options(options, SACConfig, kind)
-        chosen = kind(**protecting)
-        return cls(env.observation_space, env.action_space, chosen, SACConfig(**own))
+        return cls(env.observation_space, env.action_space, *_chosen(strategy, options))
 
     # Acting and learning ---------------------------------------------------------------
 

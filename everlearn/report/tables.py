@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from everlearn.agents import BOUNDARY_AWARE
+from everlearn.agents import told_of_tasks
 from everlearn.report import paper
 from everlearn.report.methods import Method, Study
 from everlearn.report.runs import METRIC_NAMES
@@ -102,7 +102,7 @@ def method_table(study: Study, scores: Sequence[MethodScores]) -> Table:
             headings.append(f"{short}, paper")
     rows = []
     for score in scores:
-        told = "yes" if score.method.agent in BOUNDARY_AWARE else "no"
+        told = ", ".join(told_of_tasks(score.method.agent, score.method.settings)) or "no"
         row = [score.method.label, _seeds_cell(score.method), told]
         for name in HEADINGS:
             row += [mean_cell(score, name), middle_cell(score.estimates[name])]

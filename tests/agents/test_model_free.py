@@ -339,5 +339,8 @@ def test_options_are_checked() -> None:
         make("sac-coreset", capacity=19)
     with pytest.raises(InvalidInputError, match="hidden"):
         make("sac-finetune", hidden=0)
+    resolved = AGENTS.get("sac-ewc").settings(Point(), hidden=7)  # type: ignore[attr-defined]
+    assert (resolved["hidden"], resolved["strength"], resolved["batch"]) == (7, 1e4, 256)
+    assert not {"seed", "threads"} & set(resolved)
     assert make("sac-ewc").strategy.settings()["strength"] == 1e4
     assert make("sac-ewc", strength=3.0).strategy.settings()["strength"] == 3.0

@@ -181,6 +181,19 @@ def test_methods_are_told_apart_by_the_settings_that_differ(tmp_path: Path):
     assert methods["oa bins=7"]["paper"] is None
 
 
+def test_the_table_says_what_each_method_is_told_of_tasks(tmp_path: Path):
+    write_run(tmp_path / "a", config_of("sac-ewc", 0))
+    write_run(tmp_path / "b", config_of("sac-ewc", 0, multi_head=True))
+    write_run(tmp_path / "c", config_of("sac-coreset", 0))
+    table = read_report([tmp_path]).studies[0].tables[0]
+    column = table.headings.index("told of tasks")
+    assert {row[0]: row[column] for row in table.rows} == {
+        "sac-ewc": "boundaries",
+        "sac-ewc multi_head=true": "boundaries, multi_head",
+        "sac-coreset": "no",
+    }
+
+
 def test_two_sets_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     write_sweep(tmp_path / "before", ["oa", "random"], range(5), skill=0.3)
     write_sweep(tmp_path / "after", ["oa"], range(5, 9), skill=0.9)
