@@ -152,6 +152,7 @@ def told_of_tasks(agent: str, options: Mapping[str, Any]) -> tuple[str, ...]:
 __all__ = [
     "AGENTS",
     "BOUNDARY_AWARE",
+    "TELLING_OPTIONS",
     "AgentFactory",
     "Episode",
     "OnlineAgent",

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from everlearn.agents import AGENTS
+from everlearn.agents import AGENTS, TELLING_OPTIONS
 from everlearn.drawing import LineStyle, line_style
 from everlearn.report.runs import RunRecord, entry_names
 from everlearn.report.statistics import NOTHING, Estimate, Resampling, estimate
@@ -222,7 +222,7 @@ def _varied(runs: list[RunRecord], siblings: list[list[RunRecord]]) -> dict[str,
     """Return the settings that tell a method from its siblings.
 
     Those are compared with the agent as it is, which has no such settings itself, or with each
-    other where nobody ran that.
+    other where nobody ran that. What lets networks know the task is always named.
     """
     settings = runs[0].config.agent_options
     if _plainest(runs):
@@ -233,7 +233,8 @@ def _varied(runs: list[RunRecord], siblings: list[list[RunRecord]]) -> dict[str,
     return {
         name: settings.get(name)
         for name in names
-        if any(json.dumps(table.get(name)) != json.dumps(settings.get(name)) for table in tables)
+        if (name in TELLING_OPTIONS and settings.get(name))
+        or any(json.dumps(table.get(name)) != json.dumps(settings.get(name)) for table in tables)
     }
 
 

@@ -185,13 +185,17 @@ def test_the_table_says_what_each_method_is_told_of_tasks(tmp_path: Path):
     write_run(tmp_path / "a", config_of("sac-ewc", 0))
     write_run(tmp_path / "b", config_of("sac-ewc", 0, multi_head=True))
     write_run(tmp_path / "c", config_of("sac-coreset", 0))
-    table = read_report([tmp_path]).studies[0].tables[0]
-    column = table.headings.index("told of tasks")
-    assert {row[0]: row[column] for row in table.rows} == {
+    write_run(tmp_path / "d", config_of("sac-packnet", 0, task_identity=True))
+    tables = read_report([tmp_path]).studies[0].tables
+    column = tables["methods"].headings.index("told of tasks")
+    told = {row[0]: row[column] for row in tables["methods"].rows}
+    assert told == {
         "sac-ewc": "boundaries",
         "sac-ewc multi_head=true": "boundaries, multi_head",
+        "sac-packnet task_identity=true": "boundaries, task_identity",
         "sac-coreset": "no",
     }
+    assert [row[0] for row in tables["tasks"].rows] == list(told)
 
 
 def test_two_sets_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
