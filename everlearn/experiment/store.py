@@ -147,6 +147,9 @@ def open_run(path: Path, config: RunConfig, fresh: bool, notify: Notify) -> Iter
         threads = config.threads or (stored.threads if stored else None) or available_threads()
         check_threads(threads)
         config = dataclasses.replace(config, threads=threads)
+        if stored is not None and stored.resolved is None:
+            # What the defaults were when it began is not known; today's would be a guess.
+            config = dataclasses.replace(config, resolved=None)
         with storing(str(path)):
             for folder in (path, path / TRANSITIONS):
                 for left in folder.glob(".*.tmp"):
