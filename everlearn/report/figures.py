@@ -35,6 +35,9 @@ Row = dict[str, Any]
 BAND = "Lines: mean over seeds; bands: standard error; dotted where not all seeds have a value."
 
 
+ACROSS = ("--", "-.", ":", (0, (8, 2)), (0, (4, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (2, 1)))
+"""Dashes of lines across an ablation, which have no markers to tell them by."""
+
 FEW_POINTS = 40
 """Points of a curve that are each marked; more would hide the line."""
 
@@ -230,7 +233,7 @@ def _draw_ablation(
     setting = families[0].setting
     title, x, caption = ABLATIONS[setting]
     two = any(found.runs for family in families for found in family.utilization)
-    figure, panels = new_figure(1, 1 + two, 4.4, 3.4)
+    figure, panels = new_figure(1, 1 + two, *((4.4, 3.4) if two else (5.6, 4.2)))
     rows: list[Row] = []
     for family in families:
         style = dataclasses.replace(styles[family.methods[0].label], dash="-")
@@ -238,10 +241,13 @@ def _draw_ablation(
         if two:
             rows += _draw_values(panels[1], family, family.utilization, style, "utilization")
     if setting == BUDGET:
-        for label, found in others.items():
-            style = styles[label]
+        for place, (label, found) in enumerate(others.items()):
             panels[0].axhline(
-                found.mean, color=style.color, ls="--", lw=1, label=f"{label} (n={found.runs})"
+                found.mean,
+                color=styles[label].color,
+                ls=ACROSS[place % len(ACROSS)],
+                lw=1.2,
+                label=f"{label} (n={found.runs})",
             )
             rows.append(
                 {"agent": label, "setting": "", "value": "", "metric": "average_performance"}
