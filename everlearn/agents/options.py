@@ -30,6 +30,7 @@ PAPER: dict[str, Any] = {
     "solve_every": 0,
     "linear": False,
     "local_grids": 0.0,
+    "local_reach": 0.0,
     "clip": True,
     "memory": "none",
     "patience": 0,
@@ -44,6 +45,7 @@ PAPER: dict[str, Any] = {
     "kept_elites": 0.3,
     "momentum": 0.1,
     "execute": "best",
+    "final_weight": 0.0,
 }
 """The paper as written: it stays, whatever becomes of the defaults."""
 
@@ -52,15 +54,17 @@ GENERAL: dict[str, Any] = {**PAPER, "ridge": 1.0, "memory": "auto"}
 
 MANIPULATION: dict[str, Any] = {
     **GENERAL,
-    "features": 250,
+    "features": 460,
     "bins": 5,
     "ridge": 10.0,
     "solve_every": 500,
     "memory": "motion",
     "linear": True,
-    "local_grids": 0.6,
+    "local_grids": 0.78,
+    "local_reach": 0.3,
     "patience": 30,
     "success_bonus": 10.0,
+    "final_weight": 10.0,
 }
 """The same where an environment declares what it commands and its hand and objects.
 

@@ -8,6 +8,7 @@ the action and what is remembered (inputs.py, memory.py), and weights that follo
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +25,12 @@ from everlearn.models.imagining import ImaginingModel, Transitions, paired
 from everlearn.models.inputs import Batch
 from everlearn.models.learner import RidgeLearner
 from everlearn.models.memory import CompiledMemory, Memory
-from everlearn.models.projections import dense_rows, local_rows
+from everlearn.models.projections import (
+    dense_rows,
+    local_rows,
+    local_sizes,
+    relative_places,
+)
 from everlearn.models.threads import Threads
 from everlearn.protocols import Bodies, FloatArray
 
@@ -69,6 +75,11 @@ class OnlineWorldModelConfig:
     """What a metre between hand and object becomes in the finest local grid."""
     local_inputs: int = 4
     """Inputs that a projection of a local grid mixes."""
+    local_reach: float = 0.0
+    """Distance from its object, in metres, at which a local grid ends; 0: none does.
+
+    Nothing learned further away touches its cells, and imagination passes over it there.
+    """
     clip: bool = True
     """Keep predictions inside the observation space."""
     precision: Literal["float32", "float64"] = "float32"
@@ -94,6 +105,7 @@ class OnlineWorldModelConfig:
                     f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}"
                 )
         check_number("local_grids", self.local_grids, 0.0, 1.0)
+        check_number("local_reach", self.local_reach, 0.0, 1e6)
         check_whole("local_inputs", self.local_inputs, 1)
         check_whole("solve_every", self.solve_every, 0)
         check_whole("warm_up", self.warm_up, 2)
@@ -189,6 +201,12 @@ class OnlineWorldModel(ImaginingModel):
                 rng, grids, dim, self.inputs, self.bodies, config.local_gain, config.local_inputs
             )
             rows = np.concatenate([rows, local])
+            if config.local_reach:
+                self.encoding.set_gates(
+                    relative_places(self.inputs, self.bodies),
+                    local_sizes(grids, self.bodies),
+                    config.local_reach,
+                )
         self.encoding.set_projection(rows)
 
     # Facts -----------------------------------------------------------------------------
@@ -237,7 +255,10 @@ class OnlineWorldModel(ImaginingModel):
     def encode(
         self, obs: object, action: object, memory: object = None
     ) -> tuple[npt.NDArray[np.int64], FloatArray]:
-        """Active cells ``[N, K]`` and their values (``[K]`` each for a single input)."""
+        """Active cells ``[N, K]`` and their values (``[K]`` each for a single input).
+
+        Out of their reach local grids are there too, with values of 0.
+        """
         observations = self.inputs.check_observation(obs, "obs")
         actions = self.inputs.check_action(action, "action")
         single = observations.ndim == 1 and actions.ndim == 1
@@ -257,6 +278,7 @@ class OnlineWorldModel(ImaginingModel):
                 actions.astype(self.dtype),
                 memory.astype(self.dtype),
                 self.encoding.compiled,
+                self.encoding.gates,
                 self.encoding.padded_inputs,
                 scaling.astype(self.dtype),
                 self.learner.table,
@@ -301,7 +323,8 @@ class OnlineWorldModel(ImaginingModel):
     def _learn_one(self, obs: Batch, action: Batch, next_obs: Batch, memory: Batch) -> None:
         inputs = self.inputs.assemble(obs[None], action[None], memory[None])
         cells, values = self.encoding(inputs)
-        self.learner.learn(cells[0], values[0], next_obs - obs)
+        opened = self.encoding.opened(values)
+        self.learner.learn(cells[opened], values[opened], next_obs - obs)
         if self.config.solve_every and self.steps % self.config.solve_every == 0:
             self.learner.solve()
 
@@ -312,7 +335,8 @@ class OnlineWorldModel(ImaginingModel):
         """
         observations = self.inputs.check_observation(obs, "obs", (1,))
         actions = self.inputs.check_action(action, "action", (1,))
-        self.learner.refine(self.encode(observations, actions, memory)[0])
+        cells, values = self.encode(observations, actions, memory)
+        self.learner.refine(cells[self.encoding.opened(values[None])[0]])
 
     def learn_batch(
         self,
@@ -331,18 +355,25 @@ class OnlineWorldModel(ImaginingModel):
         observations, actions, following, states = self._after_warm_up(transitions)
         chunks = [slice(i, i + CHUNK) for i in range(0, len(observations), CHUNK)]
 
-        def encoded(part: slice) -> tuple[npt.NDArray[np.int64], FloatArray]:
-            return self.encoding(
-                self.inputs.assemble(observations[part], actions[part], states[part])
-            )
+        def encoded(part: slice) -> Iterator[tuple[npt.NDArray[np.int64], FloatArray, Batch]]:
+            inputs = self.inputs.assemble(observations[part], actions[part], states[part])
+            cells, values = self.encoding(inputs)
+            targets = following[part] - observations[part]
+            # Samples with the same gates open have the same number of cells.
+            patterns, kind = np.unique(self.encoding.opened(values), axis=0, return_inverse=True)
+            for number, opened in enumerate(patterns):
+                chosen = np.ix_(kind.reshape(-1) == number, opened)
+                yield cells[chosen], values[chosen], targets[chosen[0].ravel()]
 
         # All cells first: a batch that does not fit is refused whole, before any is taken in.
         touched = np.zeros(self.encoding.cells, np.bool_)
         for part in chunks:
-            touched[encoded(part)[0].ravel()] = True
+            for cells, _, _ in encoded(part):
+                touched[cells.ravel()] = True
         self.learner.statistics.admit(np.flatnonzero(touched))
         for part in chunks:
-            self.learner.add(*encoded(part), following[part] - observations[part])
+            for samples in encoded(part):
+                self.learner.add(*samples)
         if solve:
             self.solve()
 

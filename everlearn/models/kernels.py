@@ -4,7 +4,8 @@ Everything here is numba code over plain arrays, in float32 or float64 as the ar
 Notation: ``D`` cells, ``K`` active cells of one input, ``I`` inputs, followed by a constant
 one and padded to a multiple of `UNROLL`, ``L`` outputs padded to a multiple of `LANES`. A
 projection is a tuple: which inputs each of its rows reads, their factors, and how many they
-are (`LosseEncoding.set_projection`).
+are (`LosseEncoding.set_projection`); gates are such rows, the first grid behind each gate (and
+one past the last), and their reach.
 
 ``fastmath`` is limited to reordering and contraction. NaN and infinity keep their meaning:
 an imagined state may overflow, and then must reach the caller as NaN, not as a wild index.
@@ -74,8 +75,30 @@ def _corner(corner: int, c: int, bins: int, cells: Any, fractions: Any) -> Any:
 
 
 @njit(cache=True)
+def _open_gate(gates: Any, gate: int, inputs: Any, used: int, position: Any, out: Any) -> bool:
+    """How far a gate is open for each candidate, ``out[c]`` in [0, 1]; False if for none."""
+    sources, factors, counts, firsts, reach = gates
+    axes = sources.shape[0] // (firsts.shape[0] - 1)
+    out[:] = 0
+    for row in range(gate * axes, (gate + 1) * axes):
+        for c in range(0, position.shape[0], LANES):
+            project_lanes(sources, factors, counts[row], row, inputs, c, position)
+        for c in range(used):
+            out[c] += position[c] * position[c]
+    zero, one = out.dtype.type(0), out.dtype.type(1)
+    any_open = False
+    for c in range(used):
+        # NaN opens no gate; it reaches the prediction through the other grids.
+        share = (one + one) * (one - np.sqrt(out[c]) / reach)
+        out[c] = min(share, one) if share > zero else zero
+        any_open |= out[c] > zero
+    return any_open
+
+
+@njit(cache=True)
 def encode_block(
     projection: Any,
+    gates: Any,
     inputs: Any,
     bins: int,
     grid_dim: int,
@@ -86,8 +109,9 @@ def encode_block(
     """Active cells and their values of the inputs in the columns of ``inputs[I, padded N]``.
 
     A grid of `grid_dim` dimensions has ``2^grid_dim`` active cells, the corners around the
-    location, each with the product of its one-dimensional weights. The cells after the grids
-    hold the inputs from number `linear` on, as they are; those beyond the inputs are padding.
+    location, each with the product of its one-dimensional weights, times how far the gate is
+    open that the grid is behind. The cells after the grids hold the inputs from number `linear`
+    on, as they are; those beyond the inputs are padding.
     """
     corners = 1 << grid_dim
     position = np.empty(inputs.shape[1], inputs.dtype)
@@ -101,6 +125,12 @@ def encode_block(
                 indices[c, grid * corners + corner] = grid * bins**grid_dim + index
                 values[c, grid * corners + corner] = weight
     grids = projection[0].shape[0] // grid_dim
+    firsts = gates[3]
+    for gate in range(firsts.shape[0] - 1):
+        _open_gate(gates, gate, inputs, indices.shape[0], position, fractions[0])
+        for c in range(indices.shape[0]):
+            for k in range(firsts[gate] * corners, firsts[gate + 1] * corners):
+                values[c, k] *= fractions[0, c]
     for c in range(indices.shape[0]):
         for extra in range(indices.shape[1] - grids * corners):
             k, i = grids * corners + extra, linear + extra
@@ -109,41 +139,87 @@ def encode_block(
 
 
 @njit(cache=True)
-def predict_block(
+def _add_grids(
     projection: Any,
     weights: Any,
     inputs: Any,
+    first: int,
+    stop: int,
+    bins: int,
+    change: Any,
+    vectors: Any,
+    position: Any,
+    cells: Any,
+    fractions: Any,
+) -> None:
+    """Add what grids `first` to `stop` predict.
+
+    Grid by grid: the rows of one grid (81 x 32 floats in the paper) stay in the nearest
+    cache while all candidates of the block use them.
+    """
+    grid_dim = cells.shape[0]
+    for grid in range(first, stop):
+        _locate_grid(projection, inputs, grid, bins, position, cells, fractions)
+        start = grid * bins**grid_dim
+        if grid_dim == 2:
+            add_grid(change, weights, start, bins, cells, fractions, vectors)
+        else:
+            for c in range(inputs.shape[1]):
+                for corner in range(1 << grid_dim):
+                    index, weight = _corner(corner, c, bins, cells, fractions)
+                    add_row(change, c, weights, start + index, weight)
+
+
+@njit(cache=True)
+def aligned_empty(rows: int, columns: int, like: Any) -> Any:
+    """Room on cache lines, like the weights."""
+    buffer = np.empty(rows * columns + LANES, like.dtype)
+    skip = (-buffer.ctypes.data % 64) // buffer.itemsize
+    return buffer[skip : skip + rows * columns].reshape((rows, columns))
+
+
+@njit(cache=True)
+def predict_block(
+    projection: Any,
+    gates: Any,
+    weights: Any,
+    inputs: Any,
+    used: int,
     bins: int,
     grid_dim: int,
     linear: int,
     change: Any,
     vectors: Any,
 ) -> None:
-    """``change[c] = W^T phi(inputs[:, c])`` for a block of candidates c.
+    """``change[c] = W^T phi(inputs[:, c])`` for a block of candidates c, of which `used` count.
 
-    Grid by grid: the rows of one grid (81 x 32 floats in the paper) stay in the nearest
-    cache while all candidates of the block use them.
+    Grids behind a gate that is closed for all of them are not even looked at.
     """
     count = inputs.shape[1]
-    grid_cells = bins**grid_dim
+    grids = projection[0].shape[0] // grid_dim
     position = np.empty(count, inputs.dtype)
     cells = np.empty((grid_dim, count), np.int32)
     fractions = np.empty((grid_dim, count), inputs.dtype)
+    work = (position, cells, fractions)
+    firsts = gates[3]
     change[:] = 0
-    for grid in range(projection[0].shape[0] // grid_dim):
-        _locate_grid(projection, inputs, grid, bins, position, cells, fractions)
-        first = grid * grid_cells
-        if grid_dim == 2:
-            add_grid(change, weights, first, bins, cells, fractions, vectors)
-        else:
-            for c in range(count):
-                for corner in range(1 << grid_dim):
-                    index, weight = _corner(corner, c, bins, cells, fractions)
-                    add_row(change, c, weights, first + index, weight)
-    first = projection[0].shape[0] // grid_dim * grid_cells
+    _add_grids(projection, weights, inputs, 0, firsts[0], bins, change, vectors, *work)
+    if firsts.shape[0] > 1:
+        share = np.empty(count, inputs.dtype)
+        part = aligned_empty(count, weights.shape[1], weights)
+        for gate in range(firsts.shape[0] - 1):
+            if not _open_gate(gates, gate, inputs, used, position, share):
+                continue
+            part[:] = 0
+            first, stop = firsts[gate], firsts[gate + 1]
+            _add_grids(projection, weights, inputs, first, stop, bins, part, vectors, *work)
+            for c in range(used):
+                for o in range(change.shape[1]):
+                    change[c, o] += share[c] * part[c, o]
+    start = grids * bins**grid_dim
     for c in range(count):
         for i in range(linear, inputs.shape[0]):
-            add_row(change, c, weights, first + i - linear, inputs[i, c])
+            add_row(change, c, weights, start + i - linear, inputs[i, c])
 
 
 @njit(cache=True)
@@ -264,6 +340,7 @@ def _imagine_block(
     actions: Any,
     memories: Any,
     projection: Any,
+    gates: Any,
     rows: int,
     scaling: Any,
     weights: Any,
@@ -282,10 +359,7 @@ def _imagine_block(
     padded = (count + LANES - 1) // LANES * LANES
     inputs = np.zeros((rows, padded), weights.dtype)
     inputs[scaling.shape[1]] = 1
-    # On cache lines, like the weights.
-    buffer = np.empty(padded * weights.shape[1] + LANES, weights.dtype)
-    skip = (-buffer.ctypes.data % 64) // buffer.itemsize
-    change = buffer[skip : skip + padded * weights.shape[1]].reshape((padded, weights.shape[1]))
+    change = aligned_empty(padded, weights.shape[1], weights)
     for step in range(actions.shape[1]):
         assemble_step(
             start,
@@ -300,7 +374,18 @@ def _imagine_block(
             real,
             inputs,
         )
-        predict_block(projection, weights, inputs, bins, grid_dim, linear, change, vectors)
+        predict_block(
+            projection,
+            gates,
+            weights,
+            inputs,
+            count,
+            bins,
+            grid_dim,
+            linear,
+            change,
+            vectors,
+        )
         advance_step(
             start,
             count,
@@ -322,6 +407,7 @@ def imagine(
     actions: Any,
     memories: Any,
     projection: Any,
+    gates: Any,
     rows: int,
     scaling: Any,
     weights: Any,
@@ -349,6 +435,7 @@ def imagine(
             actions,
             memories,
             projection,
+            gates,
             rows,
             scaling,
             weights,

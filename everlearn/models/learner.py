@@ -51,7 +51,7 @@ class RidgeLearner:
     Parameters
     ----------
     cells, active, corners
-        Cells in all, active in one input, and active in one grid of it.
+        Cells in all, active in one input at most, and active in one grid of it.
     outputs
         Numbers in a target (``S``).
     dtype
@@ -164,6 +164,7 @@ class RidgeLearner:
         self._promote_if_needed(cells)
         values = values.astype(self.dtype, copy=False)
         rows = self.statistics.admit(cells)
+        self.solver.prepare(len(cells))
         with self._threads.limited():
             update_kernels.accumulate(
                 self.statistics.products,
@@ -186,6 +187,7 @@ class RidgeLearner:
         # Cells that no sample activated have zero rows and zero weights: nothing to change.
         # They get rows all the same, so that the block keeps its size.
         rows = self.statistics.admit(cells)
+        self.solver.prepare(len(cells))
         with self._threads.limited():
             update_kernels.gather(
                 self.statistics.products, rows, cells, self.solver.gathered, self.solver.factor
@@ -247,6 +249,8 @@ class RidgeLearner:
 
     def add(self, cells: Cells, values: FloatArray, targets: Doubles) -> None:
         """Take samples ``[N, K]`` into the statistics; the weights stay as they are."""
+        # The kernels read neighbours in a row by their address.
+        cells, values = np.ascontiguousarray(cells), np.ascontiguousarray(values)
         self.statistics.admit(cells.ravel())
         self.forget_previous()
         with self._threads.limited():

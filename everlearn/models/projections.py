@@ -8,7 +8,8 @@ at one object from the hand: each of their projections mixes a few of
   own: fine for fingers that close on a block, coarse for an arm that sweeps a door open;
 - how far the hand is open, the action, and how the hand moves (features of the memory).
 
-Contact depends on just these, and on nothing that happens elsewhere on the table.
+Contact depends on just these, and on nothing that happens elsewhere on the table. Nor need it be
+looked at from afar: with a reach, the grids of an object count only where the hand is near it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def local_rows(
     gain: float,
     mixed: int,
 ) -> Rows:
-    """Projections of local grids, the objects in turn; each mixes `mixed` of their inputs.
+    """Projections of local grids, one object after the other; each mixes `mixed` inputs.
 
     Distances are multiplied by `gain` at most, and by a fourth of it at least.
     """
@@ -54,14 +55,28 @@ def local_rows(
             f"local_inputs is {mixed}; a local grid has only {len(views[0])} inputs to mix"
         )
     out = np.zeros((grids * grid_dim, inputs.count + 1))
+    seen = np.repeat(np.arange(len(views)), local_sizes(grids, bodies))
     for row in range(len(out)):
-        view = views[row // grid_dim % len(views)]
+        view = views[seen[row // grid_dim]]
         chosen = rng.choice(len(view), mixed, replace=False)
         factors = rng.normal(0.0, mixed**-0.5, mixed)
         metres = chosen < len(bodies.hand)
         factors[metres] *= gain * RANGE ** -rng.uniform()
         out[row] = factors @ view[chosen]
     return out
+
+
+def local_sizes(grids: int, bodies: Bodies) -> list[int]:
+    """Local grids of each object, as evenly as they go."""
+    count = len(bodies.objects)
+    return [grids // count + (number < grids % count) for number in range(count)]
+
+
+def relative_places(inputs: ModelInputs, bodies: Bodies) -> Rows:
+    """Where each object is, seen from between the fingers, ``[objects, axes, inputs + 1]``."""
+    axes = len(bodies.hand)
+    views = [_view(inputs, bodies, number)[:axes] for number in range(len(bodies.objects))]
+    return np.stack(views)
 
 
 def _view(inputs: ModelInputs, bodies: Bodies, number: int) -> Rows:

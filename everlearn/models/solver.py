@@ -64,17 +64,24 @@ class BlockSolver:
     Parameters
     ----------
     active
-        Rows of the block (``K``).
+        Most rows of a block (``K``).
     dtype
         Type of the statistics and of the first factorisation.
     """
 
     def __init__(self, active: int, dtype: npt.DTypeLike) -> None:
-        self.gathered: FloatArray = np.zeros((active, active), dtype)
-        self.factor: FloatArray = np.zeros((active, active), dtype)
-        self._all = np.arange(active)
-        self._single = self.factor.dtype == np.float32
+        self._space: FloatArray = np.zeros((2, active * active), dtype)
+        self._every = np.arange(active)
+        self._single = self._space.dtype == np.float32
         self.fallbacks = 0
+        self.prepare(active)
+
+    def prepare(self, active: int) -> None:
+        """Make `gathered` and `factor` room for a block of so many rows."""
+        gathered, factor = self._space[:, : active * active]
+        self.gathered: FloatArray = gathered.reshape(active, active)
+        self.factor: FloatArray = factor.reshape(active, active)
+        self._all = self._every[:active]
 
     def solve(
         self, ridge: float, right: npt.NDArray[np.float64], weights: FloatArray

@@ -6,7 +6,8 @@ step::
     sigma <- initial deviation
     repeat K times:
         candidates <- clip(mu + sigma * colored noise), N of them
-        returns    <- sum over the horizon of discount^t * objective(s_t, a_t, s_t+1)
+        returns    <- sum over the horizon of discount^t * objective(s_t, a_t, s_t+1),
+                      the last of them times 1 + final weight
         elites     <- best of candidates and of a fraction of the elites before
         mu, sigma  <- momentum * old + (1 - momentum) * mean and deviation of the elites
 
@@ -57,6 +58,8 @@ class CEMConfig:
         ``mean``, or of the ``elite-mean`` (the last elites' mean, without momentum).
     discount
         Weight of a reward relative to the one a step before it.
+    final_weight
+        How many more times the reward of the last step counts, for all that comes after it.
     mean_candidate
         Make the mean itself a candidate of the last iteration.
     population_decay
@@ -75,6 +78,7 @@ class CEMConfig:
     momentum: float = 0.1
     execute: str = "best"
     discount: float = 1.0
+    final_weight: float = 0.0
     mean_candidate: bool = False
     population_decay: float = 1.0
 
@@ -94,6 +98,7 @@ class CEMConfig:
             ("kept_elites", 0.0, 1.0),
             ("momentum", 0.0, 1.0),
             ("discount", 0.0, 1.0),
+            ("final_weight", 0.0, 1e6),
             ("population_decay", 1.0, 100.0),
         ):
             value = getattr(self, name)
@@ -146,6 +151,7 @@ class CEMPlanner:
         )
         self._initial_mean = np.tile(middle, (self.config.horizon, 1)).astype(np.float32)
         self._weights = self.config.discount ** np.arange(self.config.horizon, dtype=np.float64)
+        self._weights[-1] *= 1 + self.config.final_weight
         self._generator = np.random.default_rng(seed)
         self.reset()
 
