@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,10 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.archive import check_arrays, load_archive, reading, save_archive
+from everlearn.checks import check_number, check_whole
 from everlearn.errors import InvalidInputError
 from everlearn.models.memory import build_memory
+from everlearn.protocols import Bodies
 
 if TYPE_CHECKING:
     from everlearn.models.ftl import OnlineWorldModel
@@ -52,6 +55,7 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
     meta = {
         "config": asdict(model.config),
         "memory": memory_facts(model),
+        "bodies": None if model.bodies is None else asdict(model.bodies),
         "steps": model.steps,
         "frozen": model.inputs.scaling.frozen,
         "previous_ridge": learner.previous_ridge,
@@ -109,6 +113,10 @@ def memory_facts(model: ImaginingModel) -> dict[str, Any]:
 def check_fits(model: Any, arrays: Arrays, meta: dict[str, Any]) -> None:
     """Refuse a state that was saved with other settings, another memory or other spaces."""
     check_settings_fit(model, arrays, meta)
+    bodies = getattr(model, "bodies", None)
+    known = None if bodies is None else _plain(asdict(bodies))
+    if meta.get("bodies") not in (None, known):
+        raise InvalidInputError("the state was saved for other bodies than this model's")
     memory = memory_facts(model)
     if _plain(memory) != _plain(meta["memory"]):
         raise InvalidInputError(
@@ -218,9 +226,29 @@ def load_model(kind: type[OnlineWorldModel], path: str | Path) -> OnlineWorldMod
         memory = build_memory(
             meta["memory"]["name"], observation_space, action_space, **meta["memory"]["options"]
         )
-        model = kind(observation_space, action_space, memory=memory, **meta["config"])
+        bodies = _bodies(meta.get("bodies"), observation_space.shape[0])
+        model = kind(
+            observation_space, action_space, memory=memory, bodies=bodies, **meta["config"]
+        )
         restore_model(model, arrays, meta)
     return model
+
+
+def _bodies(facts: Any, observations: int) -> Bodies | None:
+    """Read the bodies of a saved model; states of models without any may not name them."""
+    if facts is None:
+        return None
+    hand, opening = tuple(facts["hand"]), tuple(facts["opening"])
+    objects = tuple(tuple(places) for places in facts["objects"])
+    for index in itertools.chain(hand, opening, *objects):
+        check_whole("an entry of bodies", index, 0)
+        if index >= observations:
+            raise InvalidInputError(f"bodies name observation {index} of {observations}")
+    if {len(places) for places in objects} != {len(hand)} or len(facts["grip"]) != len(hand):
+        raise InvalidInputError("hand, grip and objects of bodies differ in their axes")
+    for offset in facts["grip"]:
+        check_number("grip", offset, -1e6, 1e6)
+    return Bodies(hand, tuple(facts["grip"]), opening, objects)
 
 
 def _box(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> spaces.Box:

@@ -176,6 +176,14 @@ def test_discount_weighs_later_rewards_less() -> None:
     assert found.value == pytest.approx(1.75)
 
 
+def test_final_weight_counts_where_a_plan_ends() -> None:
+    def objective(obs: FloatArray, action: FloatArray, next_obs: FloatArray) -> FloatArray:
+        return np.ones(len(obs))
+
+    found = planner(discount=0.5, horizon=3, final_weight=4.0).plan(point_mass(), START, objective)
+    assert found.value == pytest.approx(1.0 + 0.5 + 0.25 * 5)
+
+
 # --- bounds ---
 
 
@@ -451,6 +459,7 @@ def test_a_model_of_the_wrong_shape_is_named() -> None:
         {"kept_elites": 1.1},
         {"momentum": -0.1},
         {"discount": 1.01},
+        {"final_weight": -1.0},
         {"population_decay": 0.5},
         {"execute": "worst"},
     ],
