@@ -54,14 +54,13 @@ GENERAL: dict[str, Any] = {**PAPER, "ridge": 1.0, "memory": "auto"}
 
 MANIPULATION: dict[str, Any] = {
     **GENERAL,
-    "features": 460,
+    "features": 250,
     "bins": 5,
     "ridge": 10.0,
     "solve_every": 500,
     "memory": "motion",
     "linear": True,
-    "local_grids": 0.78,
-    "local_reach": 0.3,
+    "local_grids": 0.6,
     "patience": 30,
     "success_bonus": 10.0,
     "final_weight": 10.0,
