@@ -134,7 +134,9 @@ def check_settings_fit(model: Any, arrays: Arrays, meta: dict[str, Any]) -> None
                 f"{mine[name]!r}; make a model with the same settings"
             )
     for name, bound in space_arrays(model).items():
-        if not np.array_equal(arrays.get(name, ()), bound):
+        given = np.asarray(arrays.get(name, ()))
+        # Only numbers are comparable: records would raise an error of NumPy's own.
+        if given.dtype != bound.dtype or not np.array_equal(given, bound):
             raise InvalidInputError("the state was saved for other spaces than this model's")
 
 
