@@ -115,7 +115,7 @@ def check_fits(model: Any, arrays: Arrays, meta: dict[str, Any]) -> None:
     check_settings_fit(model, arrays, meta)
     bodies = getattr(model, "bodies", None)
     known = None if bodies is None else _plain(asdict(bodies))
-    if meta.get("bodies") not in (None, known):
+    if _plain(meta.get("bodies")) not in (None, known):
         raise InvalidInputError("the state was saved for other bodies than this model's")
     memory = memory_facts(model)
     if _plain(memory) != _plain(meta["memory"]):

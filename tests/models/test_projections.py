@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -215,10 +216,25 @@ def test_a_model_with_a_reach_comes_back_to_the_bit(tmp_path: Path) -> None:
         model.learn(*row[:3], memory=row[3])
     model.save(tmp_path / "model")
     again = OnlineWorldModel.load(tmp_path / "model")
+    third = model_of(local_reach=0.3)
+    third.restore(*model.state())
     for row in zip(*(part[70:] for part in data), strict=True):
-        model.learn(*row[:3], memory=row[3])
-        again.learn(*row[:3], memory=row[3])
+        for one in (model, again, third):
+            one.learn(*row[:3], memory=row[3])
     np.testing.assert_array_equal(model.weights, again.weights)
+    np.testing.assert_array_equal(model.weights, third.weights)
+
+
+def test_a_state_of_other_bodies_is_refused() -> None:
+    other = dataclasses.replace(BODIES, grip=(0.0, 0.0, -0.1))
+    memory = MotionMemory(ROBOT, ContinualBenchEnv.commanded_position)
+    settings = {"features": 12, "local_grids": 0.5, "threads": 1}
+    first, second = (
+        OnlineWorldModel(ROBOT, ROBOT_ACTIONS, memory=memory, bodies=bodies, **settings)
+        for bodies in (BODIES, other)
+    )
+    with pytest.raises(InvalidInputError, match="other bodies"):
+        second.restore(*first.state())
 
 
 @pytest.mark.parametrize(
