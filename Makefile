@@ -9,7 +9,7 @@ run: $(VENV)/.installed
 	$(BIN)/everlearn demo
 
 test: system-packages lint $(VENV)/.installed-deep
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not torture"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -m "not torture"
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check everlearn tests benchmarks
