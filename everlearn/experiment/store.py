@@ -170,11 +170,13 @@ def check_folder(path: Path, config: RunConfig, fresh: bool) -> RunConfig | None
     if not (path / CONFIG).exists():
         found = [item.name for item in path.iterdir()] if path.exists() else []
         visible = [name for name in found if name[0] != "." and name != SINGLE]
-        if visible:
+        if not visible:
+            return None
+        # Another process may have begun a run in between: its config is there before all else.
+        if not (path / CONFIG).exists():
             raise InvalidInputError(
                 f"{path} is not empty and holds no run ({visible[0]} ...); give another folder"
             )
-        return None
     if fresh:
         return None
     stored = RunConfig.read(path / CONFIG)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from everlearn.experiment.store import CONFIG, check_folder
 from tests.experiment.worker import IN_USE, finish, outcome, start, tiny
 
 
@@ -21,3 +24,14 @@ def test_only_one_at_a_time(rounds, processes, tmp_path, tally):
         assert 0 in codes
         assert outcome(folder) == expected
         tally["second processes refused"] += codes.count(IN_USE)
+
+
+def test_a_run_that_begins_during_the_check_is_taken_for_a_run(tmp_path, monkeypatch):
+    config, listing = tiny(), Path.iterdir
+
+    def begun(folder):
+        (folder / CONFIG).write_text(config.to_json(), encoding="utf-8")
+        return listing(folder)
+
+    monkeypatch.setattr(Path, "iterdir", begun)
+    assert check_folder(tmp_path, config, fresh=False) == config
