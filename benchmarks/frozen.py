@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from everlearn.agents import AGENTS
+from everlearn.agents import AGENTS, run_episode
 from everlearn.audit.stream import read_stream
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
@@ -44,21 +43,10 @@ def solved_in(
     )
     frozen = made.evaluation_copy(PLANNER_SEED)
     frozen.begin_task(task, TASKS.get(task).objective())
-    found: list[int | None] = []
-    total, begun = 0, time.perf_counter()
-    for _ in range(repeat):
-        obs, info = env.reset()
-        frozen.begin_episode()
-        over, count = False, 0
-        while not over:
-            action = frozen.act(obs)
-            following, reward, terminated, truncated, info = env.step(action)
-            frozen.observe(obs, action, following, float(reward), terminated)
-            obs, count = following, count + 1
-            over = terminated or truncated or count == steps
-        found.append(count if info["success"] else None)
-        total += count
-    return found, (time.perf_counter() - begun) / total
+    episodes = [run_episode(frozen, env, explore=False, max_steps=steps) for _ in range(repeat)]
+    found = [one.length if one.info["success"] else None for one in episodes]
+    seconds = sum(one.seconds for one in episodes) / sum(one.length for one in episodes)
+    return found, seconds
 
 
 def main() -> None:
