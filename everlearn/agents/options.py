@@ -13,8 +13,10 @@ import numpy as np
 from gymnasium import spaces
 
 from everlearn.agents.patience import Patience
+from everlearn.checks import check_number
 from everlearn.errors import InvalidInputError, UnknownNameError
 from everlearn.models.ftl import OnlineWorldModel, OnlineWorldModelConfig
+from everlearn.models.imagining import Rest
 from everlearn.models.memory import MEMORIES, Memory, build_memory
 from everlearn.planning import PLANNERS, CEMConfig, Planner
 from everlearn.protocols import CommandedPosition
@@ -35,6 +37,7 @@ PAPER: dict[str, Any] = {
     "memory": "none",
     "patience": 0,
     "success_bonus": 0.0,
+    "rest": 0.0,
     "planner": "cem",
     "candidates": 150,
     "horizon": 15,
@@ -54,15 +57,17 @@ GENERAL: dict[str, Any] = {**PAPER, "ridge": 1.0, "memory": "auto"}
 
 MANIPULATION: dict[str, Any] = {
     **GENERAL,
-    "features": 250,
+    "features": 300,
     "bins": 5,
     "ridge": 10.0,
     "solve_every": 500,
     "memory": "motion",
     "linear": True,
-    "local_grids": 0.6,
+    "local_grids": 0.8,
+    "local_reach": 0.3,
     "patience": 30,
     "success_bonus": 10.0,
+    "rest": 0.001,
     "final_weight": 10.0,
 }
 """The same where an environment declares what it commands and its hand and objects.
@@ -108,6 +113,9 @@ class ActingOptions:
         What a plan gets for each step in which it expects the task to be solved, if the
         objective can tell (``objective.succeeded``). Without it lingering where rewards are
         high may look as good as finishing.
+    rest
+        The objects in the `bodies` that an environment declares stay where they are in plans,
+        unless one is to move by at least this much (in metres) along an axis in a step.
     deadline_ms
         Longest time a decision should take; None lets the planner finish.
     planner
@@ -123,6 +131,7 @@ class ActingOptions:
     patience: int = 0
     burst: int = 14
     success_bonus: float = 0.0
+    rest: float = 0.0
     deadline_ms: float | None = None
     planner: str = "cem"
     planning: Any = field(default_factory=CEMConfig)
@@ -134,6 +143,7 @@ class ActingOptions:
             raise InvalidInputError(
                 f"success_bonus is {self.success_bonus!r}; expected a number >= 0"
             )
+        check_number("rest", self.rest, 0.0, 1e6)
 
 
 @dataclass(frozen=True)
@@ -228,6 +238,7 @@ def build(
         dataclasses.replace(options.model, seed=options.seed),
         memory=memory_for(env, options),
         bodies=getattr(env.unwrapped, "bodies", None),
+        rest=rest_for(env, options),
     )
     return model, *acting_parts(env, model.action_space, options)
 
@@ -260,6 +271,15 @@ def _declared_position(env: gymnasium.Env[Any, Any]) -> CommandedPosition | None
             "everlearn.protocols.CommandedPosition"
         )
     return declared
+
+
+def rest_for(env: gymnasium.Env[Any, Any], options: ActingOptions) -> Rest | None:
+    """Return the things at rest that an agent's model is told of in `env`."""
+    bodies = getattr(env.unwrapped, "bodies", None)
+    if options.rest == 0 or bodies is None:
+        return None
+    attached = bodies.attached or ((),) * len(bodies.objects)
+    return Rest(bodies.objects, attached, options.rest)
 
 
 def memory_for(env: gymnasium.Env[Any, Any], options: ActingOptions) -> Memory:

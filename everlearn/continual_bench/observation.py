@@ -51,6 +51,7 @@ BODIES = Bodies(
             BLOCK_POSITION,
         )
     ),
+    attached=((), (DOOR_ANGLE,), (), (), (), ()),
 )
 """The hand and what it can touch; the grip is where the rewards look for the fingers."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from gymnasium import spaces
 from everlearn.archive import check_arrays, load_archive, reading, save_archive
 from everlearn.checks import check_number, check_whole
 from everlearn.errors import InvalidInputError
+from everlearn.models.imagining import Rest
 from everlearn.models.memory import build_memory
 from everlearn.protocols import Bodies
 
@@ -55,6 +56,7 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
     meta = {
         "config": asdict(model.config),
         "memory": memory_facts(model),
+        "rest": rest_fact(model),
         "bodies": None if model.bodies is None else asdict(model.bodies),
         "steps": model.steps,
         "frozen": model.inputs.scaling.frozen,
@@ -110,13 +112,24 @@ def memory_facts(model: ImaginingModel) -> dict[str, Any]:
     return {"name": model.memory.name, "options": model.memory.description()}
 
 
+def rest_fact(model: ImaginingModel) -> Any:
+    """Things at rest that a model knows, None where it knows none."""
+    return None if model.rest is None else _plain(asdict(model.rest))
+
+
 def check_fits(model: Any, arrays: Arrays, meta: dict[str, Any]) -> None:
     """Refuse a state that was saved with other settings, another memory or other spaces."""
     check_settings_fit(model, arrays, meta)
     bodies = getattr(model, "bodies", None)
-    known = None if bodies is None else _plain(asdict(bodies))
-    if _plain(meta.get("bodies")) not in (None, known):
+    saved = _bodies(meta.get("bodies"), model.inputs.observations)
+    # What is attached matters to `rest` alone; states from before that was known do not say it.
+    if saved is not None and (bodies is None or replace(saved, attached=bodies.attached) != bodies):
         raise InvalidInputError("the state was saved for other bodies than this model's")
+    if meta.get("rest") != rest_fact(model):
+        raise InvalidInputError(
+            f"the state was saved with things at rest {meta.get('rest')}, this model has "
+            f"{rest_fact(model)}"
+        )
     memory = memory_facts(model)
     if _plain(memory) != _plain(meta["memory"]):
         raise InvalidInputError(
@@ -230,7 +243,12 @@ def load_model(kind: type[OnlineWorldModel], path: str | Path) -> OnlineWorldMod
         )
         bodies = _bodies(meta.get("bodies"), observation_space.shape[0])
         model = kind(
-            observation_space, action_space, memory=memory, bodies=bodies, **meta["config"]
+            observation_space,
+            action_space,
+            memory=memory,
+            bodies=bodies,
+            rest=_rest(meta.get("rest")),
+            **meta["config"],
         )
         restore_model(model, arrays, meta)
     return model
@@ -240,9 +258,17 @@ def _bodies(facts: Any, observations: int) -> Bodies | None:
     """Read the bodies of a saved model; states of models without any may not name them."""
     if facts is None:
         return None
+    try:
+        return _checked_bodies(facts, observations)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise InvalidInputError(f"the stored bodies are not usable: {error!r}") from error
+
+
+def _checked_bodies(facts: Any, observations: int) -> Bodies:
     hand, opening = tuple(facts["hand"]), tuple(facts["opening"])
+    attached = tuple(tuple(places) for places in facts.get("attached", ()))
     objects = tuple(tuple(places) for places in facts["objects"])
-    for index in itertools.chain(hand, opening, *objects):
+    for index in itertools.chain(hand, opening, *objects, *attached):
         check_whole("an entry of bodies", index, 0)
         if index >= observations:
             raise InvalidInputError(f"bodies name observation {index} of {observations}")
@@ -250,7 +276,17 @@ def _bodies(facts: Any, observations: int) -> Bodies | None:
         raise InvalidInputError("hand, grip and objects of bodies differ in their axes")
     for offset in facts["grip"]:
         check_number("grip", offset, -1e6, 1e6)
-    return Bodies(hand, tuple(facts["grip"]), opening, objects)
+    return Bodies(hand, tuple(facts["grip"]), opening, objects, attached)
+
+
+def _rest(facts: Any) -> Rest | None:
+    """Read the things at rest of a saved model; their numbers are checked by the model."""
+    if facts is None:
+        return None
+    positions, attached = (
+        tuple(tuple(part) for part in facts[name]) for name in ("positions", "attached")
+    )
+    return Rest(positions, attached, facts["smallest"])
 
 
 def _box(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> spaces.Box:

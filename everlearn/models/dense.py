@@ -71,7 +71,7 @@ def imagine(
     memories: Floats,
     layers: DenseLayers,
     scaling: Floats,
-    bounds: Floats,
+    limits: Floats,
     kind: int,
     whole: npt.NDArray[np.int64],
     real: Floats,
@@ -82,7 +82,7 @@ def imagine(
     changes of the state. ``memories[N, M]`` is advanced in place.
     """
     _imagine(
-        states, actions, memories, *layers, scaling, bounds, kind, whole, real, _ROWS, _VECTORS
+        states, actions, memories, *layers, scaling, limits, kind, whole, real, _ROWS, _VECTORS
     )
 
 
@@ -169,7 +169,7 @@ def _imagine_block(
     inputs: Any,
     tiles: Any,
     scaling: Any,
-    bounds: Any,
+    limits: Any,
     kind: int,
     whole: Any,
     real: Any,
@@ -207,7 +207,7 @@ def _imagine_block(
                 line += height
             before, after = after, before
         advance_step(
-            start, count, step, states, actions, memories, before.T, bounds, kind, whole, real
+            start, count, step, states, actions, memories, before.T, limits, kind, whole, real
         )
 
 
@@ -221,7 +221,7 @@ def _imagine(
     inputs: Any,
     tiles: Any,
     scaling: Any,
-    bounds: Any,
+    limits: Any,
     kind: int,
     whole: Any,
     real: Any,
@@ -243,7 +243,7 @@ def _imagine(
             inputs,
             tiles,
             scaling,
-            bounds,
+            limits,
             kind,
             whole,
             real,

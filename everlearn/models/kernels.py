@@ -305,21 +305,32 @@ def advance_step(
     actions: Any,
     memories: Any,
     change: Any,
-    bounds: Any,
+    limits: Any,
     kind: int,
     whole: Any,
     real: Any,
 ) -> None:
-    """Add ``change[c]`` to the states of candidates ``start + c``, and advance their memories."""
+    """Add ``change[c]`` to the states of candidates ``start + c``, and advance their memories.
+
+    ``limits[4, S]``: lowest and highest value, the size from which on a change moves the thing that
+    an observation belongs to, and that thing's number. What nothing moves keeps its place.
+    """
+    moved = np.empty(states.shape[2], np.bool_)
     for c in range(count):
         n = start + c
+        # NaN passes all comparisons unchanged.
+        moved[:] = False
         for i in range(states.shape[2]):
-            value = states[n, step, i] + change[c, i]
-            # NaN passes both comparisons unchanged.
-            if value < bounds[0, i]:
-                value = bounds[0, i]
-            if value > bounds[1, i]:
-                value = bounds[1, i]
+            if not abs(change[c, i]) < limits[2, i]:
+                moved[int(limits[3, i])] = True
+        for i in range(states.shape[2]):
+            value = states[n, step, i]
+            if moved[int(limits[3, i])]:
+                value += change[c, i]
+            if value < limits[0, i]:
+                value = limits[0, i]
+            if value > limits[1, i]:
+                value = limits[1, i]
             states[n, step + 1, i] = value
         memory_advance(
             kind,
@@ -347,7 +358,7 @@ def _imagine_block(
     bins: int,
     grid_dim: int,
     linear: int,
-    bounds: Any,
+    limits: Any,
     kind: int,
     whole: Any,
     real: Any,
@@ -394,7 +405,7 @@ def _imagine_block(
             actions,
             memories,
             change,
-            bounds,
+            limits,
             kind,
             whole,
             real,
@@ -414,7 +425,7 @@ def imagine(
     bins: int,
     grid_dim: int,
     linear: int,
-    bounds: Any,
+    limits: Any,
     kind: int,
     whole: Any,
     real: Any,
@@ -442,7 +453,7 @@ def imagine(
             bins,
             grid_dim,
             linear,
-            bounds,
+            limits,
             kind,
             whole,
             real,

@@ -21,7 +21,7 @@ from gymnasium import spaces
 
 from everlearn.errors import InvalidInputError
 from everlearn.models import dense, mlp_checkpoint
-from everlearn.models.imagining import ImaginingModel
+from everlearn.models.imagining import ImaginingModel, Rest
 from everlearn.models.inputs import Batch
 from everlearn.models.memory import CompiledMemory, Memory
 from everlearn.models.network import Trainer, make_network, torch_threads
@@ -148,6 +148,7 @@ class MLPWorldModel(ImaginingModel):
         config: MLPConfig | None = None,
         *,
         memory: Memory | None = None,
+        rest: Rest | None = None,
         **options: Any,
     ) -> None:
         known = {field.name for field in fields(MLPConfig)}
@@ -156,7 +157,14 @@ class MLPWorldModel(ImaginingModel):
                 f"unknown option {sorted(unknown)[0]!r}; known: {', '.join(sorted(known))}"
             )
         self.config = replace(config or MLPConfig(), **options)
-        super().__init__(observation_space, action_space, memory, np.float32, clip=self.config.clip)
+        super().__init__(
+            observation_space,
+            action_space,
+            memory,
+            np.float32,
+            clip=self.config.clip,
+            rest=rest,
+        )
         self.strategy = strategy
         drawing, training, keeping = np.random.SeedSequence(self.config.seed).spawn(3)
         inputs, outputs = self.inputs.count, self.inputs.observations
@@ -296,7 +304,7 @@ class MLPWorldModel(ImaginingModel):
                 memory.astype(np.float32),
                 prediction.layers,
                 prediction.scaling,
-                self._bounds,
+                self._limits,
                 compiled.kind,
                 compiled.whole,
                 compiled.real.astype(np.float32),
@@ -334,6 +342,7 @@ class MLPWorldModel(ImaginingModel):
             self.strategy,
             self.config,
             memory=self.memory,
+            rest=self.rest,
         )
         mlp_checkpoint.restore_model(fresh, arrays, meta)
         self.__dict__.update(fresh.__dict__)
@@ -353,6 +362,7 @@ class _TaskView(ImaginingModel):
             model.memory,
             model.dtype,
             clip=model.config.clip,
+            rest=model.rest,
         )
         self.model, self.task = model, task
         self.strategy = model.strategy

@@ -39,6 +39,26 @@ def test_the_commands_remembered_are_those_the_simulation_follows() -> None:
     env.close()
 
 
+def test_in_plans_things_rest_until_the_hand_moves_them() -> None:
+    env = gymnasium.make("everlearn/ContinualBench-v0", task="door-open")
+    agent, free = (AGENTS.get("oa")(env, 0, **SMALL, rest=rest) for rest in (0.5, 0.0))
+    assert isinstance(agent, OnlineAgent)
+    resting = list(range(4, 23))
+    rest = agent.model.rest
+    assert sorted(np.concatenate([*rest.positions, *rest.attached])) == resting
+    assert (rest.positions[1], rest.attached[1]) == ((7, 8, 9), (10,))
+    assert rest.smallest == 0.5
+    assert free.model.rest is None  # type: ignore[attr-defined]
+    # Half a metre in a step is more than anything moves: the hand goes on, the rest stays.
+    agent.begin_task("door-open", TASKS.get("door-open").objective())
+    run_episode(agent, env, seed=0, max_steps=60)
+    obs, _ = env.reset(seed=0)
+    after = agent.model.predict(obs, np.ones(4))
+    np.testing.assert_array_equal(after[resting], obs[resting].astype(np.float32))
+    assert (after[:3] != obs[:3].astype(np.float32)).all()
+    env.close()
+
+
 def test_the_paper_remembers_nothing() -> None:
     env = gymnasium.make("everlearn/ContinualBench-v0", task="button-press")
     assert agent_for(env, "oa-paper").model.memory.size == 0

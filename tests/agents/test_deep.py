@@ -78,6 +78,7 @@ def test_plans_like_the_online_agent_does() -> None:
     assert deep.deadline_ms == online.deadline_ms
     assert deep.success_bonus == online.success_bonus > 0
     assert deep.patience.state() == online.patience.state()
+    assert deep.model.rest == online.model.rest is not None
     paper = DeepAgent.for_env(env, None, "coreset", memory="none")
     assert paper.model.memory.size == 0
     env.close()

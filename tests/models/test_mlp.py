@@ -11,6 +11,7 @@ import torch
 
 from everlearn.errors import InvalidInputError
 from everlearn.models import network
+from everlearn.models.imagining import Rest
 from everlearn.models.mlp import MLPWorldModel
 from everlearn.models.network import train_until_converged
 from everlearn.models.normaliser import RunningMoments
@@ -321,3 +322,15 @@ def test_bad_input_changes_nothing() -> None:
     with pytest.raises(InvalidInputError):
         model.learn([0.0, 0.0, 0.0], [0.0, 5.0], [0.0, 0.0, 0.0])
     assert states_equal(model.state(), before)
+
+
+def test_things_rest_unless_they_are_moved() -> None:
+    model = small(rest=Rest(((1,),), ((),), 10.0), train_every=30)
+    feed(model, walk(90, memory=model.memory))
+    obs, action = np.zeros((4, 3)), np.linspace(-1, 1, 8).reshape(4, 2)
+    change = model.predict(obs, action)
+    assert change[:, [0, 2]].all()
+    assert not change[:, 1].any()
+    arrays, meta = model.state()
+    with pytest.raises(InvalidInputError, match="things at rest"):
+        small(train_every=30).restore(arrays, meta)

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from everlearn.errors import DamagedFileError, InvalidInputError, MemoryLimitError
 from everlearn.models import OnlineWorldModel, OnlineWorldModelConfig
+from everlearn.models.imagining import Rest
 from everlearn.protocols import WorldModel
 from tests.models.worlds import ACTIONS, OBSERVATIONS, memories, small_model, states_equal, walk
 
@@ -69,6 +70,47 @@ def test_predictions_are_clipped_unless_told_not_to() -> None:
         for _ in range(5):
             model.learn(obs, np.ones(2), obs + 0.5)
         assert (model.predict(obs, np.ones(2)).max() > 1) != clip
+
+
+@each_memory
+def test_things_rest_unless_one_of_their_observations_moves(memory: Any) -> None:
+    free = trained(memory=memory)
+    obs, action = np.random.default_rng(3).uniform(-0.5, 0.5, (2, 50, 3))
+    change = free.predict(obs, action[:, :2]) - obs
+    least = float(np.median(np.abs(change[:, [0, 2]]).max(axis=1)))
+    rest = Rest(((2, 0),), ((1,),), least)
+    resting = trained(memory=memory, rest=rest)
+    moves = np.abs(change[:, [0, 2]]).max(axis=1) >= least
+    assert 10 < moves.sum() < 40
+    expected = np.where(moves[:, None], change, 0)
+    predicted = resting.predict(obs, action[:, :2]) - obs
+    np.testing.assert_allclose(predicted, expected, atol=1e-6)
+    # Along a plan too, where a memory sees what was imagined: one step at a time is the same.
+    plan = action[None, :5, :2]
+    states = resting.rollout(obs[0], plan)[0]
+    carried = memory.start(obs[:1])
+    for step in range(5):
+        now = states[step].astype(float)
+        after = resting.predict(now, plan[0, step], memory=carried[0])
+        np.testing.assert_allclose(after, states[step + 1], atol=1e-5)
+        carried = memory.advance(carried, now[None], plan[:, step], states[step + 1 :][:1])
+
+
+def test_what_rests_is_checked_and_saved(tmp_path: Path) -> None:
+    for positions, attached, smallest, why in (
+        (((0, 3),), ((),), 0.1, "observation 3 of 3"),
+        (((0,), (1,)), ((), (0,)), 0.1, "twice"),
+        (((0,),), ((),), -0.1, "smallest change"),
+        (((0,),), ((),), float("nan"), "smallest change"),
+    ):
+        with pytest.raises(InvalidInputError, match=why):
+            small_model(rest=Rest(positions, attached, smallest))
+    rest = Rest(((0,), (2,)), ((1,), ()), 0.1)
+    model = trained(rest=rest)
+    model.save(tmp_path / "model")
+    assert OnlineWorldModel.load(tmp_path / "model").rest == rest
+    with pytest.raises(InvalidInputError, match="things at rest"):
+        trained().restore(*model.state())
 
 
 def test_overflow_reaches_the_caller_as_numbers_not_as_a_crash() -> None:
