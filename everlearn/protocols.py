@@ -44,16 +44,16 @@ class Bodies:
     """Which observations say where the hand and the things it can touch are.
 
     ``obs[hand] + grip`` is the point between the fingers, ``obs[opening]`` says how far they
-    are apart, and each of `objects` lists the position of one thing; `attached` lists, for each
-    of them, what else moves with it and only with it. An environment declares it as
-    ``bodies``.
+    are apart, and each of `objects` lists the position of one thing. `resting` are the
+    observations of things that do not move unless something moves them, each with a change
+    in a step that is small for it. An environment declares it as ``bodies``.
     """
 
     hand: tuple[int, ...]
     grip: tuple[float, ...]
     opening: tuple[int, ...]
     objects: tuple[tuple[int, ...], ...]
-    attached: tuple[tuple[int, ...], ...] = ()
+    resting: tuple[tuple[int, float], ...] = ()
 
 
 class Objective(Protocol):

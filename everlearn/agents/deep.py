@@ -21,8 +21,8 @@ from everlearn.agents.options import (
     flat_types,
     memory_for,
     option_names,
-    rest_for,
     split_options,
+    still_for,
 )
 from everlearn.agents.patience import Patience
 from everlearn.models.mlp import MLPConfig, MLPWorldModel
@@ -155,7 +155,7 @@ class DeepAgent(OnlineAgent):
             chosen.strategy_settings,
             dataclasses.replace(chosen.model, seed=chosen.seed),
             memory=memory_for(env, chosen),
-            rest=rest_for(env, chosen),
+            still=still_for(env, chosen),
         )
         planner, patience = acting_parts(env, model.action_space, chosen)
         return cls(model, planner, reward_fn, chosen.deadline_ms, patience, chosen.success_bonus)

@@ -180,13 +180,15 @@ class OnlineAgent:
             else:
                 self.model.learn(obs, action, next_obs, memory=memory)
             self.steps += 1
-        if self.patience is not None:
-            self.patience.saw(reward)
+        ahead = None
         if memory is not None:
-            advanced = self.model.memory.advance(
-                memory[None], obs[None], action[None], next_obs[None]
-            )
+            remembers = self.model.memory
+            advanced = remembers.advance(memory[None], obs[None], action[None], next_obs[None])
+            if hasattr(remembers, "ahead"):
+                ahead = remembers.ahead(advanced, next_obs[None])[0]
             memory = np.asarray(advanced)[0]
+        if self.patience is not None:
+            self.patience.saw(reward, ahead)
         self._memory_state = memory
 
     def _memory_at(self, obs: FloatArray) -> FloatArray | None:

@@ -16,10 +16,9 @@ from everlearn.agents.patience import Patience
 from everlearn.checks import check_number
 from everlearn.errors import InvalidInputError, UnknownNameError
 from everlearn.models.ftl import OnlineWorldModel, OnlineWorldModelConfig
-from everlearn.models.imagining import Rest
 from everlearn.models.memory import MEMORIES, Memory, build_memory
 from everlearn.planning import PLANNERS, CEMConfig, Planner
-from everlearn.protocols import CommandedPosition
+from everlearn.protocols import CommandedPosition, FloatArray
 
 PAPER: dict[str, Any] = {
     "features": 300,
@@ -36,6 +35,7 @@ PAPER: dict[str, Any] = {
     "clip": True,
     "memory": "none",
     "patience": 0,
+    "progress": 0.002,
     "success_bonus": 0.0,
     "rest": 0.0,
     "planner": "cem",
@@ -66,8 +66,9 @@ MANIPULATION: dict[str, Any] = {
     "local_grids": 0.8,
     "local_reach": 0.3,
     "patience": 30,
+    "progress": 0.05,
     "success_bonus": 10.0,
-    "rest": 0.001,
+    "rest": 1.0,
     "final_weight": 10.0,
 }
 """The same where an environment declares what it commands and its hand and objects.
@@ -106,16 +107,16 @@ class ActingOptions:
         Model input for a lag of one unit (metre) behind the commanded position.
     displacement_gain
         Model input for a displacement by half the range of an observation in one step.
-    patience, burst
-        After this many steps without a better reward move in a random direction for up to
-        `burst` steps (patience.py); a patience of 0 never does.
+    patience, progress, burst
+        After this many steps without a reward that is better by `progress` move in a random
+        direction for up to `burst` steps (patience.py); a patience of 0 never does.
     success_bonus
         What a plan gets for each step in which it expects the task to be solved, if the
         objective can tell (``objective.succeeded``). Without it lingering where rewards are
         high may look as good as finishing.
     rest
-        The objects in the `bodies` that an environment declares stay where they are in plans,
-        unless one is to move by at least this much (in metres) along an axis in a step.
+        Times the small changes of things at rest that an environment declares
+        (`Bodies.resting`): below that a plan expects them to stay as they are. 0: it does not.
     deadline_ms
         Longest time a decision should take; None lets the planner finish.
     planner
@@ -129,6 +130,7 @@ class ActingOptions:
     command_gain: float = 30.0
     displacement_gain: float = 100.0
     patience: int = 0
+    progress: float = 0.002
     burst: int = 14
     success_bonus: float = 0.0
     rest: float = 0.0
@@ -238,7 +240,7 @@ def build(
         dataclasses.replace(options.model, seed=options.seed),
         memory=memory_for(env, options),
         bodies=getattr(env.unwrapped, "bodies", None),
-        rest=rest_for(env, options),
+        still=still_for(env, options),
     )
     return model, *acting_parts(env, model.action_space, options)
 
@@ -259,6 +261,7 @@ def acting_parts(
         options.burst,
         tuple(moved),
         np.random.SeedSequence(options.seed, spawn_key=(2,)),
+        options.progress,
     )
     return planner, patience
 
@@ -273,13 +276,15 @@ def _declared_position(env: gymnasium.Env[Any, Any]) -> CommandedPosition | None
     return declared
 
 
-def rest_for(env: gymnasium.Env[Any, Any], options: ActingOptions) -> Rest | None:
-    """Return the things at rest that an agent's model is told of in `env`."""
-    bodies = getattr(env.unwrapped, "bodies", None)
-    if options.rest == 0 or bodies is None:
+def still_for(env: gymnasium.Env[Any, Any], options: ActingOptions) -> FloatArray | None:
+    """Smallest change of each observation that an agent's model predicts; None for no limit."""
+    resting = getattr(getattr(env.unwrapped, "bodies", None), "resting", ())
+    if options.rest == 0 or not resting:
         return None
-    attached = bodies.attached or ((),) * len(bodies.objects)
-    return Rest(bodies.objects, attached, options.rest)
+    still = np.zeros(cast("spaces.Box", env.observation_space).shape)
+    for index, small in resting:
+        still[index] = options.rest * small
+    return still
 
 
 def memory_for(env: gymnasium.Env[Any, Any], options: ActingOptions) -> Memory:

@@ -3,21 +3,21 @@
 A plan made in a model that is wrong here can go in circles, or keep away from a place where
 something went wrong once; a model that has stopped learning cannot find out. So an agent that
 has seen no better reward for `patience` steps moves in one random direction for a few, and
-plans again from there. It needs no knowledge of the task, and while a task goes well, so that
-rewards rise, it never happens.
+plans again from there. If what it moves lags behind where it was told to be (a hand that presses
+against something), a burst goes from where it is: the lag is taken back on the way. It needs no
+knowledge of the task, and while a task goes well, so that rewards rise, it never happens.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from everlearn.checks import check_number
 from everlearn.errors import InvalidInputError
-
-PROGRESS = 0.002
-"""Gain in reward that counts as progress."""
 
 
 class Patience:
@@ -35,6 +35,8 @@ class Patience:
         Entries of the action that a burst sets; the others stay as planned.
     seed
         Of its own generator.
+    progress
+        Gain in reward that counts as progress.
     """
 
     def __init__(
@@ -45,11 +47,13 @@ class Patience:
         burst: int,
         moved: tuple[int, ...],
         seed: int | np.random.SeedSequence,
+        progress: float = 0.002,
     ) -> None:
+        check_number("progress", progress, 0.0, math.inf)
         for name, value, least in (("patience", patience, 0), ("burst", burst, 1)):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InvalidInputError(f"{name} is {value!r}; expected a whole number >= {least}")
-        self.patience, self.burst = patience, burst
+        self.patience, self.burst, self.progress = patience, burst, float(progress)
         self.bursts = 0
         self._low, self._high = np.asarray(low, np.float64), np.asarray(high, np.float64)
         self._moved = np.array(moved, np.int64)
@@ -59,7 +63,9 @@ class Patience:
     def spawn(self, seed: int | np.random.SeedSequence) -> Patience:
         """Return a fresh one with the same settings and a generator of its own."""
         moved = tuple(int(i) for i in self._moved)
-        return Patience(self._low, self._high, self.patience, self.burst, moved, seed)
+        return Patience(
+            self._low, self._high, self.patience, self.burst, moved, seed, self.progress
+        )
 
     def begin_episode(self) -> None:
         """Start counting anew; the generator goes on."""
@@ -76,25 +82,36 @@ class Patience:
         action[self._moved] = self._direction
         return action
 
-    def saw(self, reward: float) -> None:
-        """Take note of the reward of a step, and begin or end a burst."""
+    def saw(self, reward: float, ahead: npt.NDArray[Any] | None = None) -> None:
+        """Take note of the reward of a step, and begin or end a burst.
+
+        `ahead` is how far what is moved lags behind its commands now, in actions.
+        """
         if self.patience == 0:
             return
         if self._left > 0:
             # What a burst earns says nothing about the plan.
             self._left -= 1
             return
-        if reward > self._best + PROGRESS:
+        if reward > self._best + self.progress:
             self._best, self._waited = float(reward), 0
             return
         self._waited += 1
         if self._waited >= self.patience:
-            self._left = int(self._generator.integers((self.burst + 1) // 2, self.burst + 1))
-            self._direction = self._generator.uniform(
-                self._low[self._moved], self._high[self._moved]
-            )
-            self._best, self._waited = -np.inf, 0
-            self.bursts += 1
+            self._begin_burst(ahead)
+
+    def _begin_burst(self, ahead: npt.NDArray[Any] | None) -> None:
+        low, high = self._low[self._moved], self._high[self._moved]
+        self._left = int(self._generator.integers((self.burst + 1) // 2, self.burst + 1))
+        self._direction = self._generator.uniform(low, high)
+        if ahead is not None:
+            way = self._left * self._direction - ahead
+            # In a straight line, as fast as the slowest axis allows.
+            longest = np.max(np.where(way > 0, way / high, way / low), initial=1.0)
+            self._left = math.ceil(longest)
+            self._direction = way / self._left
+        self._best, self._waited = -np.inf, 0
+        self.bursts += 1
 
     def state(self) -> dict[str, Any]:
         """Everything that later actions depend on, as JSON."""

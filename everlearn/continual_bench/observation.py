@@ -51,7 +51,11 @@ BODIES = Bodies(
             BLOCK_POSITION,
         )
     ),
-    attached=((), (DOOR_ANGLE,), (), (), (), ()),
+    # A millimetre; the door's handle is 0.4 m from its hinge.
+    resting=tuple(
+        (index, 0.003 if index == DOOR_ANGLE else 0.001)
+        for index in range(BUTTON_POSITION.start, BLOCK_POSITION.stop)
+    ),
 )
 """The hand and what it can touch; the grip is where the rewards look for the fingers."""
 

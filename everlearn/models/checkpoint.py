@@ -14,7 +14,6 @@ from gymnasium import spaces
 from everlearn.archive import check_arrays, load_archive, reading, save_archive
 from everlearn.checks import check_number, check_whole
 from everlearn.errors import InvalidInputError
-from everlearn.models.imagining import Rest
 from everlearn.models.memory import build_memory
 from everlearn.protocols import Bodies
 
@@ -56,7 +55,7 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
     meta = {
         "config": asdict(model.config),
         "memory": memory_facts(model),
-        "rest": rest_fact(model),
+        "still": still_fact(model),
         "bodies": None if model.bodies is None else asdict(model.bodies),
         "steps": model.steps,
         "frozen": model.inputs.scaling.frozen,
@@ -112,9 +111,9 @@ def memory_facts(model: ImaginingModel) -> dict[str, Any]:
     return {"name": model.memory.name, "options": model.memory.description()}
 
 
-def rest_fact(model: ImaginingModel) -> Any:
-    """Things at rest that a model knows, None where it knows none."""
-    return None if model.rest is None else _plain(asdict(model.rest))
+def still_fact(model: ImaginingModel) -> list[float] | None:
+    """Smallest changes of a model's observations, None where there is no limit."""
+    return model.still.tolist() if model.still.any() else None
 
 
 def check_fits(model: Any, arrays: Arrays, meta: dict[str, Any]) -> None:
@@ -122,13 +121,13 @@ def check_fits(model: Any, arrays: Arrays, meta: dict[str, Any]) -> None:
     check_settings_fit(model, arrays, meta)
     bodies = getattr(model, "bodies", None)
     saved = _bodies(meta.get("bodies"), model.inputs.observations)
-    # What is attached matters to `rest` alone; states from before that was known do not say it.
-    if saved is not None and (bodies is None or replace(saved, attached=bodies.attached) != bodies):
+    # What rests is told by `still`; states from before that was known do not say it.
+    if saved is not None and (bodies is None or replace(saved, resting=bodies.resting) != bodies):
         raise InvalidInputError("the state was saved for other bodies than this model's")
-    if meta.get("rest") != rest_fact(model):
+    if meta.get("still") != still_fact(model):
         raise InvalidInputError(
-            f"the state was saved with things at rest {meta.get('rest')}, this model has "
-            f"{rest_fact(model)}"
+            f"the state was saved with smallest changes {meta.get('still')}, this model has "
+            f"{still_fact(model)}"
         )
     memory = memory_facts(model)
     if _plain(memory) != _plain(meta["memory"]):
@@ -247,7 +246,7 @@ def load_model(kind: type[OnlineWorldModel], path: str | Path) -> OnlineWorldMod
             action_space,
             memory=memory,
             bodies=bodies,
-            rest=_rest(meta.get("rest")),
+            still=meta.get("still"),
             **meta["config"],
         )
         restore_model(model, arrays, meta)
@@ -260,33 +259,23 @@ def _bodies(facts: Any, observations: int) -> Bodies | None:
         return None
     try:
         return _checked_bodies(facts, observations)
-    except (AttributeError, KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidInputError(f"the stored bodies are not usable: {error!r}") from error
 
 
 def _checked_bodies(facts: Any, observations: int) -> Bodies:
     hand, opening = tuple(facts["hand"]), tuple(facts["opening"])
-    attached = tuple(tuple(places) for places in facts.get("attached", ()))
+    resting = tuple((index, smallest) for index, smallest in facts.get("resting", ()))
     objects = tuple(tuple(places) for places in facts["objects"])
-    for index in itertools.chain(hand, opening, *objects, *attached):
+    for index in itertools.chain(hand, opening, *objects, (index for index, _ in resting)):
         check_whole("an entry of bodies", index, 0)
         if index >= observations:
             raise InvalidInputError(f"bodies name observation {index} of {observations}")
     if {len(places) for places in objects} != {len(hand)} or len(facts["grip"]) != len(hand):
         raise InvalidInputError("hand, grip and objects of bodies differ in their axes")
-    for offset in facts["grip"]:
-        check_number("grip", offset, -1e6, 1e6)
-    return Bodies(hand, tuple(facts["grip"]), opening, objects, attached)
-
-
-def _rest(facts: Any) -> Rest | None:
-    """Read the things at rest of a saved model; their numbers are checked by the model."""
-    if facts is None:
-        return None
-    positions, attached = (
-        tuple(tuple(part) for part in facts[name]) for name in ("positions", "attached")
-    )
-    return Rest(positions, attached, facts["smallest"])
+    for number in (*facts["grip"], *(smallest for _, smallest in resting)):
+        check_number("a length of bodies", number, -1e6, 1e6)
+    return Bodies(hand, tuple(facts["grip"]), opening, objects, resting)
 
 
 def _box(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> spaces.Box:

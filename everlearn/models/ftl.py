@@ -21,7 +21,7 @@ from everlearn.checks import check_number, check_positive, check_whole
 from everlearn.errors import InvalidInputError
 from everlearn.models import checkpoint, kernels
 from everlearn.models.encoding import LosseEncoding, padded
-from everlearn.models.imagining import ImaginingModel, Rest, Transitions, paired
+from everlearn.models.imagining import ImaginingModel, Transitions, paired
 from everlearn.models.inputs import Batch
 from everlearn.models.learner import RidgeLearner
 from everlearn.models.memory import CompiledMemory, Memory
@@ -129,8 +129,8 @@ class OnlineWorldModel(ImaginingModel):
         What the model sees beside observation and action; nothing, as in the paper, if None.
     bodies
         Where hand and objects are in the observation; local grids need it.
-    rest
-        Things that keep their place unless they are pushed.
+    still
+        Smallest change of each observation in a step, as for `ImaginingModel`.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class OnlineWorldModel(ImaginingModel):
         *,
         memory: Memory | None = None,
         bodies: Bodies | None = None,
-        rest: Rest | None = None,
+        still: npt.ArrayLike | None = None,
         **options: Any,
     ) -> None:
         known = {field.name for field in fields(OnlineWorldModelConfig)}
@@ -157,7 +157,7 @@ class OnlineWorldModel(ImaginingModel):
             self.config.precision,
             (self.config.observation_gain, self.config.action_gain),
             self.config.clip,
-            rest,
+            still,
         )
         self.encoding = LosseEncoding(
             self.inputs.count,

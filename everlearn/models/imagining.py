@@ -3,66 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.checks import check_number, check_whole
 from everlearn.errors import InvalidInputError
 from everlearn.models import kernels
-from everlearn.models.encoding import as_box
+from everlearn.models.encoding import as_batch, as_box
 from everlearn.models.inputs import Batch, ModelInputs
 from everlearn.models.memory import CompiledMemory, Memory, NoMemory
 from everlearn.protocols import FloatArray
 
 Transitions = tuple[Batch, Batch, Batch, Batch]
 """Observations, actions, next observations and memory states, ``[N, ...]`` each."""
-
-
-@dataclass(frozen=True)
-class Rest:
-    """Things that lie there until they are pushed, and do not creep in imagination.
-
-    The many small errors of a model add up along a plan to what looks like success. A thing is
-    predicted to keep its place unless it is to move by at least `smallest` along an axis.
-
-    Attributes
-    ----------
-    positions
-        Observations that say where each thing is.
-    attached
-        For each thing, observations that change with it and only with it.
-    smallest
-        Smallest change of a position in a step.
-    """
-
-    positions: tuple[tuple[int, ...], ...]
-    attached: tuple[tuple[int, ...], ...]
-    smallest: float
-
-    def limits(self, observations: int) -> Batch:
-        """Change that moves its thing, and that thing's number, of each observation ``[2, S]``.
-
-        What belongs to no thing is one of its own, which any change moves.
-        """
-        check_number("the smallest change of a thing at rest", self.smallest, 0.0, np.inf)
-        out = np.stack([np.zeros(observations), np.arange(observations, dtype=float)])
-        taken: set[int] = set()
-        for position, attached in zip(self.positions, self.attached, strict=True):
-            for index in (*position, *attached):
-                check_whole("an observation of a thing at rest", index, 0)
-                if index >= observations or index in taken:
-                    raise InvalidInputError(
-                        f"things at rest name observation {index} of {observations}, or name it "
-                        "twice; each observation belongs to one thing at most"
-                    )
-                taken.add(index)
-                # A thing has the number of its first observation.
-                out[:, index] = self.smallest if index in position else np.inf, position[0]
-        return out
 
 
 class ImaginingModel(ABC):
@@ -80,8 +35,10 @@ class ImaginingModel(ABC):
         What the bounds of observations and actions become where inputs are scaled by them.
     clip
         Keep predictions inside the observation space.
-    rest
-        Things that keep their place unless they are pushed; None knows of none.
+    still
+        Smallest change ``[S]`` of each observation in a step: a smaller one is predicted as
+        none. Things that lie there until they are pushed do not creep in imagination, where
+        the many small errors of a model add up to what looks like success. None: no limit.
     """
 
     def __init__(
@@ -92,20 +49,24 @@ class ImaginingModel(ABC):
         dtype: npt.DTypeLike,
         gains: tuple[float, float] = (1.0, 1.0),
         clip: bool = True,
-        rest: Rest | None = None,
+        still: npt.ArrayLike | None = None,
     ) -> None:
         self.observation_space = as_box(observation_space, "observation_space")
         self.action_space = as_box(action_space, "action_space")
         self.memory: Memory = NoMemory() if memory is None else memory
         self.inputs = ModelInputs(self.observation_space, self.action_space, self.memory, *gains)
         self.dtype = np.dtype(dtype)
-        self.rest = rest
-        # What the kernels add a change by: lowest and highest value, smallest change, thing.
+        self.still = np.zeros_like(self.inputs.low)
+        if still is not None:
+            self.still[:] = as_batch(still, "still", self.inputs.observations, (1,))
+        if (self.still < 0).any():
+            raise InvalidInputError(f"still must not be negative; got {still!r}")
+        # What the kernels add a change by: lowest and highest value, smallest change.
         self._limits = np.stack(
             [
                 self.inputs.low if clip else np.full_like(self.inputs.low, -np.inf),
                 self.inputs.high if clip else np.full_like(self.inputs.high, np.inf),
-                *(rest or Rest((), (), 0.0)).limits(self.inputs.observations),
+                self.still,
             ]
         ).astype(self.dtype)
 

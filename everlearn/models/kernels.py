@@ -312,20 +312,14 @@ def advance_step(
 ) -> None:
     """Add ``change[c]`` to the states of candidates ``start + c``, and advance their memories.
 
-    ``limits[4, S]``: lowest and highest value, the size from which on a change moves the thing that
-    an observation belongs to, and that thing's number. What nothing moves keeps its place.
+    ``limits[3, S]``: lowest and highest value, and the size below which a change is none.
     """
-    moved = np.empty(states.shape[2], np.bool_)
     for c in range(count):
         n = start + c
-        # NaN passes all comparisons unchanged.
-        moved[:] = False
         for i in range(states.shape[2]):
-            if not abs(change[c, i]) < limits[2, i]:
-                moved[int(limits[3, i])] = True
-        for i in range(states.shape[2]):
+            # NaN passes all comparisons unchanged.
             value = states[n, step, i]
-            if moved[int(limits[3, i])]:
+            if not abs(change[c, i]) < limits[2, i]:
                 value += change[c, i]
             if value < limits[0, i]:
                 value = limits[0, i]

@@ -157,6 +157,10 @@ class CommandMemory:
         """``gain * (commanded - observed)``."""
         return self.gain * (state - obs[:, self._observation])
 
+    def ahead(self, state: FloatArray, obs: FloatArray) -> FloatArray:
+        """How far the commanded position is ahead ``[N, axes]``, in actions of size 1."""
+        return (state - obs[:, self._observation]) / self.commanded_position.scale
+
     def features_of(self, observations: tuple[int, ...]) -> tuple[int, ...]:
         """All: the lag is what moves the hand."""
         return tuple(range(self.inputs))
@@ -231,6 +235,10 @@ class MotionMemory:
         axes = self.commands.size
         lag = self.commands.features(state[:, :axes], obs)
         return np.concatenate([lag, state[:, axes:] * self._multiplier], axis=1)
+
+    def ahead(self, state: FloatArray, obs: FloatArray) -> FloatArray:
+        """As for `CommandMemory`."""
+        return self.commands.ahead(state[:, : self.commands.size], obs)
 
     def features_of(self, observations: tuple[int, ...]) -> tuple[int, ...]:
         """Lag, and the displacements of `observations`."""

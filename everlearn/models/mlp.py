@@ -21,7 +21,7 @@ from gymnasium import spaces
 
 from everlearn.errors import InvalidInputError
 from everlearn.models import dense, mlp_checkpoint
-from everlearn.models.imagining import ImaginingModel, Rest
+from everlearn.models.imagining import ImaginingModel
 from everlearn.models.inputs import Batch
 from everlearn.models.memory import CompiledMemory, Memory
 from everlearn.models.network import Trainer, make_network, torch_threads
@@ -148,7 +148,7 @@ class MLPWorldModel(ImaginingModel):
         config: MLPConfig | None = None,
         *,
         memory: Memory | None = None,
-        rest: Rest | None = None,
+        still: npt.ArrayLike | None = None,
         **options: Any,
     ) -> None:
         known = {field.name for field in fields(MLPConfig)}
@@ -163,7 +163,7 @@ class MLPWorldModel(ImaginingModel):
             memory,
             np.float32,
             clip=self.config.clip,
-            rest=rest,
+            still=still,
         )
         self.strategy = strategy
         drawing, training, keeping = np.random.SeedSequence(self.config.seed).spawn(3)
@@ -342,7 +342,7 @@ class MLPWorldModel(ImaginingModel):
             self.strategy,
             self.config,
             memory=self.memory,
-            rest=self.rest,
+            still=self.still,
         )
         mlp_checkpoint.restore_model(fresh, arrays, meta)
         self.__dict__.update(fresh.__dict__)
@@ -362,7 +362,7 @@ class _TaskView(ImaginingModel):
             model.memory,
             model.dtype,
             clip=model.config.clip,
-            rest=model.rest,
+            still=model.still,
         )
         self.model, self.task = model, task
         self.strategy = model.strategy

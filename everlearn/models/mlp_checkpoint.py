@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from everlearn.archive import part_of, save_archive
 from everlearn.errors import InvalidInputError
-from everlearn.models.checkpoint import check_fits, memory_facts, rest_fact, space_arrays
+from everlearn.models.checkpoint import check_fits, memory_facts, space_arrays, still_fact
 from everlearn.models.normaliser import Normaliser
 from everlearn.protocols import State
 
@@ -30,7 +30,7 @@ def model_state(model: MLPWorldModel) -> State:
     meta: dict[str, Any] = {
         "config": asdict(model.config),
         "memory": memory_facts(model),
-        "rest": rest_fact(model),
+        "still": still_fact(model),
         "strategy": _strategy_facts(model),
         "task": model.task,
         "steps": model.steps,

@@ -41,14 +41,12 @@ def test_the_commands_remembered_are_those_the_simulation_follows() -> None:
 
 def test_in_plans_things_rest_until_the_hand_moves_them() -> None:
     env = gymnasium.make("everlearn/ContinualBench-v0", task="door-open")
-    agent, free = (AGENTS.get("oa")(env, 0, **SMALL, rest=rest) for rest in (0.5, 0.0))
+    agent, free = (AGENTS.get("oa")(env, 0, **SMALL, rest=rest) for rest in (500.0, 0.0))
     assert isinstance(agent, OnlineAgent)
     resting = list(range(4, 23))
-    rest = agent.model.rest
-    assert sorted(np.concatenate([*rest.positions, *rest.attached])) == resting
-    assert (rest.positions[1], rest.attached[1]) == ((7, 8, 9), (10,))
-    assert rest.smallest == 0.5
-    assert free.model.rest is None  # type: ignore[attr-defined]
+    assert np.flatnonzero(agent.model.still).tolist() == resting
+    np.testing.assert_allclose(agent.model.still[[9, 10, 22]], [0.5, 1.5, 0.5])
+    assert not free.model.still.any()  # type: ignore[attr-defined]
     # Half a metre in a step is more than anything moves: the hand goes on, the rest stays.
     agent.begin_task("door-open", TASKS.get("door-open").objective())
     run_episode(agent, env, seed=0, max_steps=60)

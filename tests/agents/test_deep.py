@@ -78,7 +78,8 @@ def test_plans_like_the_online_agent_does() -> None:
     assert deep.deadline_ms == online.deadline_ms
     assert deep.success_bonus == online.success_bonus > 0
     assert deep.patience.state() == online.patience.state()
-    assert deep.model.rest == online.model.rest is not None
+    np.testing.assert_array_equal(deep.model.still, online.model.still)
+    assert deep.model.still.any()
     paper = DeepAgent.for_env(env, None, "coreset", memory="none")
     assert paper.model.memory.size == 0
     env.close()

@@ -55,6 +55,32 @@ def test_one_direction_a_burst_within_the_bounds() -> None:
     assert (np.abs(first) <= 1).all()
 
 
+def test_a_burst_goes_from_where_the_hand_is_not_from_where_it_was_told_to_be() -> None:
+    free, pressing = make(patience=1), make(patience=1)
+    ahead = np.array([0.0, 13.0, -2.0])
+    for one, lag in ((free, None), (pressing, ahead)):
+        one.saw(0.0)
+        one.saw(0.0, lag)
+    way = [np.zeros(3), np.zeros(3)]
+    for number, one in enumerate((free, pressing)):
+        while True:
+            action = one.adjusted(PLANNED)
+            if np.array_equal(action, PLANNED):
+                break
+            assert (np.abs(action) <= 1).all()
+            way[number] += action[:3]
+            one.saw(0.0)
+    np.testing.assert_allclose(way[1], way[0] - ahead, atol=1e-9)
+    assert way[1][1] < -4
+
+
+def test_what_counts_as_progress_can_be_said() -> None:
+    for progress, expected in ((0.02, True), (0.005, False)):
+        one = Patience(LOW, HIGH, 5, 8, (0, 1, 2), 0, progress)
+        assert any(acts(one, [0.01 * (step // 3) for step in range(300)])) is expected
+        assert one.spawn(1).progress == progress
+
+
 def test_a_patience_of_zero_never_moves() -> None:
     assert not any(acts(make(patience=0), [0.0] * 200))
 

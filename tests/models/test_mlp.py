@@ -11,7 +11,6 @@ import torch
 
 from everlearn.errors import InvalidInputError
 from everlearn.models import network
-from everlearn.models.imagining import Rest
 from everlearn.models.mlp import MLPWorldModel
 from everlearn.models.network import train_until_converged
 from everlearn.models.normaliser import RunningMoments
@@ -325,12 +324,12 @@ def test_bad_input_changes_nothing() -> None:
 
 
 def test_things_rest_unless_they_are_moved() -> None:
-    model = small(rest=Rest(((1,),), ((),), 10.0), train_every=30)
+    model = small(still=[0.0, 10.0, 0.0], train_every=30)
     feed(model, walk(90, memory=model.memory))
     obs, action = np.zeros((4, 3)), np.linspace(-1, 1, 8).reshape(4, 2)
     change = model.predict(obs, action)
     assert change[:, [0, 2]].all()
     assert not change[:, 1].any()
     arrays, meta = model.state()
-    with pytest.raises(InvalidInputError, match="things at rest"):
+    with pytest.raises(InvalidInputError, match="smallest changes"):
         small(train_every=30).restore(arrays, meta)

@@ -12,7 +12,6 @@ from gymnasium import spaces
 
 from everlearn.errors import DamagedFileError, InvalidInputError, MemoryLimitError
 from everlearn.models import OnlineWorldModel, OnlineWorldModelConfig
-from everlearn.models.imagining import Rest
 from everlearn.protocols import WorldModel
 from tests.models.worlds import ACTIONS, OBSERVATIONS, memories, small_model, states_equal, walk
 
@@ -73,18 +72,18 @@ def test_predictions_are_clipped_unless_told_not_to() -> None:
 
 
 @each_memory
-def test_things_rest_unless_one_of_their_observations_moves(memory: Any) -> None:
+def test_small_changes_of_what_rests_are_none_and_others_as_they_were(memory: Any) -> None:
     free = trained(memory=memory)
     obs, action = np.random.default_rng(3).uniform(-0.5, 0.5, (2, 50, 3))
     change = free.predict(obs, action[:, :2]) - obs
-    least = float(np.median(np.abs(change[:, [0, 2]]).max(axis=1)))
-    rest = Rest(((2, 0),), ((1,),), least)
-    resting = trained(memory=memory, rest=rest)
-    moves = np.abs(change[:, [0, 2]]).max(axis=1) >= least
-    assert 10 < moves.sum() < 40
-    expected = np.where(moves[:, None], change, 0)
+    still = np.array([np.median(np.abs(change[:, 0])), 0.0, 10.0])
+    resting = trained(memory=memory, still=still)
     predicted = resting.predict(obs, action[:, :2]) - obs
-    np.testing.assert_allclose(predicted, expected, atol=1e-6)
+    moves = np.abs(change) >= still
+    assert 20 <= moves[:, 0].sum() <= 30
+    assert moves[:, 1].all()
+    assert not moves[:, 2].any()
+    np.testing.assert_allclose(predicted, np.where(moves, change, 0), atol=1e-6)
     # Along a plan too, where a memory sees what was imagined: one step at a time is the same.
     plan = action[None, :5, :2]
     states = resting.rollout(obs[0], plan)[0]
@@ -97,19 +96,14 @@ def test_things_rest_unless_one_of_their_observations_moves(memory: Any) -> None
 
 
 def test_what_rests_is_checked_and_saved(tmp_path: Path) -> None:
-    for positions, attached, smallest, why in (
-        (((0, 3),), ((),), 0.1, "observation 3 of 3"),
-        (((0,), (1,)), ((), (0,)), 0.1, "twice"),
-        (((0,),), ((),), -0.1, "smallest change"),
-        (((0,),), ((),), float("nan"), "smallest change"),
-    ):
-        with pytest.raises(InvalidInputError, match=why):
-            small_model(rest=Rest(positions, attached, smallest))
-    rest = Rest(((0,), (2,)), ((1,), ()), 0.1)
-    model = trained(rest=rest)
+    for still in ([0.1], [0.1, 0.1, -0.1], [0.1, np.nan, 0.1]):
+        with pytest.raises(InvalidInputError, match="still"):
+            small_model(still=still)
+    model = trained(still=[0.1, 0.0, 0.2])
     model.save(tmp_path / "model")
-    assert OnlineWorldModel.load(tmp_path / "model").rest == rest
-    with pytest.raises(InvalidInputError, match="things at rest"):
+    loaded = OnlineWorldModel.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.still, [0.1, 0.0, 0.2])
+    with pytest.raises(InvalidInputError, match="smallest changes"):
         trained().restore(*model.state())
 
 
