@@ -34,6 +34,7 @@ PAPER: dict[str, Any] = {
     "local_reach": 0.0,
     "clip": True,
     "memory": "none",
+    "thing_gain": 1.0,
     "patience": 0,
     "progress": 0.002,
     "success_bonus": 0.0,
@@ -62,6 +63,7 @@ MANIPULATION: dict[str, Any] = {
     "ridge": 10.0,
     "solve_every": 500,
     "memory": "motion",
+    "thing_gain": 0.0,
     "linear": True,
     "local_grids": 0.8,
     "local_reach": 0.3,
@@ -107,6 +109,9 @@ class ActingOptions:
         Model input for a lag of one unit (metre) behind the commanded position.
     displacement_gain
         Model input for a displacement by half the range of an observation in one step.
+    thing_gain
+        That of things at rest (`Bodies.resting`) is multiplied by this; 0 does not tell the
+        model that a thing moved in the last step, only what the hand does to it.
     patience, progress, burst
         After this many steps without a reward that is better by `progress` move in a random
         direction for up to `burst` steps (patience.py); a patience of 0 never does.
@@ -129,6 +134,7 @@ class ActingOptions:
     memory: str = "auto"
     command_gain: float = 30.0
     displacement_gain: float = 100.0
+    thing_gain: float = 1.0
     patience: int = 0
     progress: float = 0.002
     burst: int = 14
@@ -297,5 +303,8 @@ def memory_for(env: gymnasium.Env[Any, Any], options: ActingOptions) -> Memory:
     if name in ("commands", "motion"):
         given = {"commanded_position": declared, "gain": options.command_gain}
     if name == "motion":
+        resting = getattr(getattr(env.unwrapped, "bodies", None), "resting", ())
         given["displacement_gain"] = options.displacement_gain
+        given["things"] = tuple(index for index, _ in resting)
+        given["thing_gain"] = options.thing_gain
     return build_memory(name, env.observation_space, env.action_space, **given)

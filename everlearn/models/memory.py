@@ -191,6 +191,10 @@ class MotionMemory:
         As for `CommandMemory`.
     displacement_gain
         Feature for a displacement by half the range of an observation.
+    things, thing_gain
+        Observations of things that move only when they are moved, and a factor for their
+        displacements. A pushed door moves like the hand and like it did a step before; told both, a
+        model learns that a door moves because it did, and not how a push begins. 0: not told.
     """
 
     name = "motion"
@@ -201,9 +205,16 @@ class MotionMemory:
         commanded_position: CommandedPosition,
         gain: float = 30.0,
         displacement_gain: float = 30.0,
+        things: tuple[int, ...] = (),
+        thing_gain: float = 1.0,
     ) -> None:
         low, high = box_bounds(observation_space, "observation_space")
         bounded = np.isfinite(low) & np.isfinite(high)
+        if not np.isfinite(thing_gain) or not set(things) <= set(range(len(low))):
+            raise InvalidInputError(
+                f"things must be some of {len(low)} observations and their gain finite; got "
+                f"{things!r} and {thing_gain!r}"
+            )
         if not bounded.all() or not np.isfinite(displacement_gain):
             raise InvalidInputError(
                 "the memory 'motion' scales displacements by the bounds of the observations, "
@@ -214,6 +225,8 @@ class MotionMemory:
         self.displacement_gain = float(displacement_gain)
         half = (high - low) / 2
         self._multiplier = np.where(half > 0, displacement_gain / np.where(half > 0, half, 1), 0.0)
+        self.things, self.thing_gain = tuple(things), float(thing_gain)
+        self._multiplier[list(things)] *= self.thing_gain
         self.size = self.inputs = self.commands.size + len(low)
         self.unscaled: BoolArray = np.zeros(self.inputs, np.bool_)
         # Displacements act almost linearly; in dense grids they would only blur the rest.
@@ -246,8 +259,13 @@ class MotionMemory:
         return (*range(axes), *(axes + i for i in observations))
 
     def description(self) -> dict[str, Any]:
-        """Options of the commands, and the gain of displacements."""
-        return {**self.commands.description(), "displacement_gain": self.displacement_gain}
+        """Options of the commands, and the gains of displacements."""
+        return {
+            **self.commands.description(),
+            "displacement_gain": self.displacement_gain,
+            "things": self.things,
+            "thing_gain": self.thing_gain,
+        }
 
     def compiled(self) -> CompiledMemory:
         """As for `CommandMemory`; ``real`` goes on with the multipliers of displacements."""
@@ -375,9 +393,13 @@ def _motion_memory(
     commanded_position: CommandedPosition | dict[str, Any] | None = None,
     gain: float = 30.0,
     displacement_gain: float = 30.0,
+    things: tuple[int, ...] = (),
+    thing_gain: float = 1.0,
 ) -> Memory:
     declared = _declared(MotionMemory.name, commanded_position)
-    return MotionMemory(observation_space, declared, gain, displacement_gain)
+    return MotionMemory(
+        observation_space, declared, gain, displacement_gain, tuple(things), thing_gain
+    )
 
 
 MEMORIES: Registry[Callable[..., Memory]] = Registry("memory")
