@@ -171,3 +171,45 @@ def test_memories_that_do_not_fit_are_refused() -> None:
         small_model(memory=CommandMemory(CommandedPosition(0.1, (-1.0,), (1.0,), (0,), (7,))))
     with pytest.raises(InvalidInputError, match="as many"):
         CommandMemory(CommandedPosition(0.1, (-1.0, -1.0), (1.0,), (0,), (0,)))
+
+
+def test_displacements_of_things_can_be_kept_from_the_model() -> None:
+    told, half, untold = (
+        build_memory(
+            "motion",
+            ROBOT,
+            ROBOT_ACTIONS,
+            commanded_position=HAND,
+            things=(7, 8, 9, 10),
+            thing_gain=gain,
+        )
+        for gain in (1.0, 0.5, 0.0)
+    )
+    rng = np.random.default_rng(0)
+    low, high = ROBOT.low, ROBOT.high
+    obs, after = rng.uniform(low, high, (2, 6, 26))
+    action = rng.uniform(-1, 1, (6, 4))
+    all_of_it, shared, kept = (
+        memory.features(memory.advance(memory.start(obs), obs, action, after), after)
+        for memory in (told, half, untold)
+    )
+    things = np.zeros(29, bool)
+    things[3 + np.array([7, 8, 9, 10])] = True
+    assert all_of_it.all()
+    np.testing.assert_allclose(shared, all_of_it * np.where(things, 0.5, 1.0))
+    np.testing.assert_allclose(kept, all_of_it * ~things)
+    again = build_memory("motion", ROBOT, ROBOT_ACTIONS, **untold.description())
+    assert again.description() == untold.description()
+    with pytest.raises(InvalidInputError, match="things"):
+        build_memory("motion", ROBOT, ROBOT_ACTIONS, commanded_position=HAND, things=(26,))
+
+
+def test_how_far_commands_are_ahead_in_actions() -> None:
+    for name in ("commands", "motion"):
+        memory: Any = build_memory(name, ROBOT, ROBOT_ACTIONS, commanded_position=HAND)
+        obs = np.zeros((1, 26))
+        obs[0, 2] = 0.3
+        state = memory.start(obs)
+        for _ in range(4):  # the hand stays where it is
+            state = memory.advance(state, obs, np.array([[1.0, -0.5, 0.0, 1.0]]), obs)
+        np.testing.assert_allclose(memory.ahead(state, obs), [[4.0, -2.0, 0.0]], atol=1e-9)
