@@ -42,7 +42,7 @@ def compiled(matrices, biases, scaling, obs, actions, bound) -> np.ndarray:
     size = obs.shape[1]
     states = np.empty((len(obs), actions.shape[1] + 1, size), np.float32)
     states[:, 0] = obs
-    bounds = np.stack([np.full(size, -bound), np.full(size, bound)]).astype(np.float32)
+    limits = np.stack([np.full(size, -bound), np.full(size, bound), np.zeros(size)])
     nothing = np.zeros((len(obs), 0), np.float32)
     dense.imagine(
         states,
@@ -50,7 +50,7 @@ def compiled(matrices, biases, scaling, obs, actions, bound) -> np.ndarray:
         nothing,
         dense.pack(matrices, biases),
         scaling.astype(np.float32),
-        bounds,
+        limits.astype(np.float32),
         kernels.NO_MEMORY,
         np.zeros(0, np.int64),
         np.zeros(0, np.float32),
