@@ -32,6 +32,7 @@ PAPER: dict[str, Any] = {
     "linear": False,
     "local_grids": 0.0,
     "local_reach": 0.0,
+    "place_gain": 0.0,
     "clip": True,
     "memory": "none",
     "thing_gain": 1.0,

@@ -73,6 +73,8 @@ class OnlineWorldModelConfig:
     """Fraction of the grids that look at one object from the hand (projections.py)."""
     local_gain: float = 30.0
     """What a metre between hand and object becomes in the finest local grid."""
+    place_gain: float = 0.0
+    """What a metre of the object's own place becomes in a local grid; 0: it is not seen."""
     local_inputs: int = 4
     """Inputs that a projection of a local grid mixes."""
     local_reach: float = 0.0
@@ -106,6 +108,7 @@ class OnlineWorldModelConfig:
                 )
         check_number("local_grids", self.local_grids, 0.0, 1.0)
         check_number("local_reach", self.local_reach, 0.0, 1e6)
+        check_number("place_gain", self.place_gain, 0.0, 1e6)
         check_whole("local_inputs", self.local_inputs, 1)
         check_whole("solve_every", self.solve_every, 0)
         check_whole("warm_up", self.warm_up, 2)
@@ -202,7 +205,14 @@ class OnlineWorldModel(ImaginingModel):
         rows = dense_rows(rng, (config.features - grids) * dim, self.inputs)
         if grids and self.bodies is not None:
             local = local_rows(
-                rng, grids, dim, self.inputs, self.bodies, config.local_gain, config.local_inputs
+                rng,
+                grids,
+                dim,
+                self.inputs,
+                self.bodies,
+                config.local_gain,
+                config.local_inputs,
+                config.place_gain,
             )
             rows = np.concatenate([rows, local])
             if config.local_reach:

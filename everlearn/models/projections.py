@@ -6,7 +6,8 @@ at one object from the hand: each of their projections mixes a few of
 
 - where the object is, seen from between the fingers, at a gain (in inputs a metre) of its
   own: fine for fingers that close on a block, coarse for an arm that sweeps a door open;
-- how far the hand is open, the action, and how the hand moves (features of the memory).
+- how far the hand is open, the action, and how the hand moves (features of the memory);
+- where the object itself is, if asked for: a handle that swings turns as it goes.
 
 Contact depends on just these, and on nothing that happens elsewhere on the table. Nor need it be
 looked at from afar: with a reach, the grids of an object count only where the hand is near it.
@@ -44,12 +45,17 @@ def local_rows(
     bodies: Bodies,
     gain: float,
     mixed: int,
+    place_gain: float = 0.0,
 ) -> Rows:
     """Projections of local grids, one object after the other; each mixes `mixed` inputs.
 
-    Distances are multiplied by `gain` at most, and by a fourth of it at least.
+    Distances are multiplied by `gain` at most, and by a fourth of it at least; places by
+    `place_gain`, unless that is 0.
     """
-    views = [_view(inputs, bodies, number) for number in range(len(bodies.objects))]
+    views = [
+        np.concatenate([_view(inputs, bodies, number), _place(inputs, bodies, number, place_gain)])
+        for number in range(len(bodies.objects))
+    ]
     if mixed > len(views[0]):
         raise InvalidInputError(
             f"local_inputs is {mixed}; a local grid has only {len(views[0])} inputs to mix"
@@ -96,3 +102,9 @@ def _view(inputs: ModelInputs, bodies: Bodies, number: int) -> Rows:
     actions = np.arange(inputs.observations, inputs.observations + inputs.actions)
     others = np.concatenate([np.array(bodies.opening, int), actions, motion])
     return np.concatenate([relative, np.eye(inputs.count + 1)[others]])
+
+
+def _place(inputs: ModelInputs, bodies: Bodies, number: int, gain: float) -> Rows:
+    """Where an object is from the middle of its bounds, at `gain` a metre; nothing for 0."""
+    axes = np.array(bodies.objects[number] if gain else (), int)
+    return np.eye(inputs.count + 1)[axes] * (gain / inputs.scaling.multiplier[axes])[:, None]

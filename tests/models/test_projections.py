@@ -48,6 +48,26 @@ def test_moving_hand_and_object_together_changes_no_local_grid_of_it() -> None:
     assert (change[np.setdiff1d(local, of_block)] > 1e-6).any()
 
 
+def test_with_a_place_they_see_where_the_object_is_too() -> None:
+    model = model_of(place_gain=20.0)
+    obs = ContinualBenchEnv("pick-place").reset()[0]
+    moved = obs.copy()
+    for part in (slice(0, 3), BLOCK_POSITION):
+        moved[part] += [0.03, -0.02, 0.04]
+    change = np.abs(cells_of(model, obs) - cells_of(model, moved)).sum(axis=1)
+    of_block = np.arange(52, 60)
+    assert (change[of_block] > 1e-6).sum() >= 4
+    # In metres, whatever the bounds of an axis are, and 0 in their middle.
+    rows = model.encoding.projection[:, : model.inputs.count + 1]
+    hand_free = rows[104:120][(rows[104:120, :3] == 0).all(axis=1)]
+    raw = np.zeros(model.inputs.count)
+    raw[BLOCK_POSITION] = 0.5 * (ROBOT.low + ROBOT.high)[BLOCK_POSITION]
+    scaling = model.inputs.scaling
+    at_the_middle = ((raw - scaling.centre) * scaling.multiplier)[BLOCK_POSITION]
+    np.testing.assert_allclose(at_the_middle, 0, atol=1e-12)
+    assert len(hand_free)
+
+
 def test_what_happens_elsewhere_does_not_reach_them() -> None:
     model = model_of()
     obs = ContinualBenchEnv("pick-place").reset()[0]
@@ -92,10 +112,11 @@ def test_dense_grids_leave_displacements_to_the_linear_part() -> None:
         {"local_gain": -1.0},
         {"local_reach": -0.1},
         {"local_reach": float("nan")},
+        {"place_gain": -1.0},
     ],
 )
 def test_bad_settings_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError, match="local_"):
+    with pytest.raises(InvalidInputError, match="local_|place_gain"):
         model_of(**options)
 
 
