@@ -116,7 +116,7 @@ def test_dense_grids_leave_displacements_to_the_linear_part() -> None:
     ],
 )
 def test_bad_settings_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError, match="local_|place_gain"):
+    with pytest.raises(InvalidInputError, match=r"local_|place_gain"):
         model_of(**options)
 
 
