@@ -131,6 +131,9 @@ def read_snapshot(path: Path) -> Snapshot:
     with reading(path / STATE, "state of a run"):
         offset, digest = meta.pop("offset"), meta.pop("digest", None)
         check_whole("offset", offset, 0)
+        # A default would take the place of what a damaged file no longer says.
+        if missing := {field.name for field in dataclasses.fields(RunState)} - set(meta):
+            raise InvalidInputError(f"a state does not say {sorted(missing)[0]!r}")
         return Snapshot(path, RunState(**meta), offset, digest)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from everlearn.archive import part_of, save_archive
+from everlearn.checks import check_whole
 from everlearn.errors import InvalidInputError
 from everlearn.models.checkpoint import check_fits, memory_facts, space_arrays, still_fact
 from everlearn.models.normaliser import Normaliser
@@ -58,6 +59,11 @@ def restore_model(
             f"the state was saved with strategy {meta['strategy']}, this model has "
             f"{_strategy_facts(model)}"
         )
+    names = meta["frozen"] if meta["task"] is None else [*meta["frozen"], meta["task"]]
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidInputError(f"tasks of a state have names; got {names!r}")
+    for counter in ("steps", "trainings"):
+        check_whole(f"{counter} of a state", meta[counter], 0)
     for name, part in _parts(model).items():
         part.restore(part_of(arrays, f"{name}/"), meta[name])
     pairs = []

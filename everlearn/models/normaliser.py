@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from everlearn.checks import check_whole
 from everlearn.errors import InvalidInputError
 from everlearn.protocols import FloatArray, State
 
@@ -52,10 +53,13 @@ class RunningMoments:
     def restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
         """Take over what `state` returned; on bad input raise and change nothing."""
         for name in ("mean", "squares"):
-            if arrays[name].shape != self.mean.shape:
+            given = arrays[name]
+            if given.shape != self.mean.shape or given.dtype != self.mean.dtype:
                 raise InvalidInputError(
-                    f"stored {name} has shape {arrays[name].shape}; expected {self.mean.shape}"
+                    f"stored {name} has shape {given.shape} of {given.dtype}; expected "
+                    f"{self.mean.shape} of {self.mean.dtype}"
                 )
+        check_whole("count of stored moments", meta["count"], 0)
         self.count = int(meta["count"])
         self.mean, self._squares = arrays["mean"].copy(), arrays["squares"].copy()
 

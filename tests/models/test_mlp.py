@@ -289,6 +289,17 @@ def test_a_foreign_state_changes_nothing(other: Any) -> None:
     assert states_equal(model.state(), before)
 
 
+@pytest.mark.parametrize("bad", [np.zeros(5, np.int64), np.zeros(4)])
+def test_moments_of_another_kind_change_nothing(bad: np.ndarray) -> None:
+    moments = RunningMoments(5)
+    moments.add(np.arange(10.0).reshape(2, 5))
+    arrays, meta = moments.state()
+    for wrong in (({**arrays, "mean": bad}, meta), (arrays, {"count": -1})):
+        with pytest.raises(InvalidInputError):
+            moments.restore(*wrong)
+    assert states_equal(moments.state(), (arrays, meta))
+
+
 def test_saves_a_file(tmp_path: Path) -> None:
     small().save(tmp_path / "model")
     assert (tmp_path / "model").stat().st_size > 1000
