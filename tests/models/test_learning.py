@@ -99,6 +99,7 @@ def test_recorded_robot_transitions(precision: str, tolerance: float) -> None:
 
 
 @pytest.mark.torture
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("precision", "tolerance"), [("float64", 1e-9), ("float32", 1e-3)])
 def test_recorded_robot_transitions_at_paper_size(precision: str, tolerance: float) -> None:
     model, reference, predicted, errors = recorded_models(precision, 300, 60)
