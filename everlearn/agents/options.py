@@ -283,13 +283,16 @@ def _declared_position(env: gymnasium.Env[Any, Any]) -> CommandedPosition | None
     return declared
 
 
+def _resting(env: gymnasium.Env[Any, Any]) -> tuple[tuple[int, float], ...]:
+    return getattr(getattr(env.unwrapped, "bodies", None), "resting", ())
+
+
 def still_for(env: gymnasium.Env[Any, Any], options: ActingOptions) -> FloatArray | None:
     """Smallest change of each observation that an agent's model predicts; None for no limit."""
-    resting = getattr(getattr(env.unwrapped, "bodies", None), "resting", ())
-    if options.rest == 0 or not resting:
+    if options.rest == 0 or not _resting(env):
         return None
     still = np.zeros(cast("spaces.Box", env.observation_space).shape)
-    for index, small in resting:
+    for index, small in _resting(env):
         still[index] = options.rest * small
     return still
 
@@ -304,8 +307,7 @@ def memory_for(env: gymnasium.Env[Any, Any], options: ActingOptions) -> Memory:
     if name in ("commands", "motion"):
         given = {"commanded_position": declared, "gain": options.command_gain}
     if name == "motion":
-        resting = getattr(getattr(env.unwrapped, "bodies", None), "resting", ())
         given["displacement_gain"] = options.displacement_gain
-        given["things"] = tuple(index for index, _ in resting)
+        given["things"] = tuple(index for index, _ in _resting(env))
         given["thing_gain"] = options.thing_gain
     return build_memory(name, env.observation_space, env.action_space, **given)

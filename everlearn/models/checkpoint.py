@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +138,9 @@ def check_fits(model: Any, arrays: Arrays, meta: dict[str, Any]) -> None:
 
 def check_settings_fit(model: Any, arrays: Arrays, meta: dict[str, Any]) -> None:
     """Refuse a state of a model or an agent that was saved with other settings or spaces."""
-    mine, theirs = asdict(model.config), meta["config"]
+    # A state from before there was a setting was saved without it: as its default is.
+    defaults = {field.name: field.default for field in fields(model.config)}
+    mine, theirs = asdict(model.config), defaults | meta["config"]
     for name in set(mine) - set(LIVE_SETTINGS):
         if mine[name] != theirs.get(name):
             raise InvalidInputError(

@@ -107,6 +107,16 @@ def test_what_rests_is_checked_and_saved(tmp_path: Path) -> None:
         trained().restore(*model.state())
 
 
+def test_a_state_from_before_there_was_a_setting_fits_its_default() -> None:
+    arrays, meta = trained().state()
+    old = {name: value for name, value in meta["config"].items() if name != "place_gain"}
+    model = small_model()
+    model.restore(arrays, meta | {"config": old})
+    assert states_equal(model.state(), (arrays, meta))
+    with pytest.raises(InvalidInputError, match="place_gain"):
+        small_model(place_gain=1.0).restore(arrays, meta | {"config": old})
+
+
 def test_overflow_reaches_the_caller_as_numbers_not_as_a_crash() -> None:
     model = trained(clip=False)
     model.learner.weights[:] = 1e38
