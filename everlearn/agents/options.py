@@ -33,6 +33,7 @@ PAPER: dict[str, Any] = {
     "local_grids": 0.0,
     "local_reach": 0.0,
     "place_gain": 0.0,
+    "onset_weight": 1.0,
     "clip": True,
     "memory": "none",
     "thing_gain": 1.0,

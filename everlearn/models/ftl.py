@@ -25,6 +25,7 @@ from everlearn.models.imagining import ImaginingModel, Transitions, paired
 from everlearn.models.inputs import Batch
 from everlearn.models.learner import RidgeLearner
 from everlearn.models.memory import CompiledMemory, Memory
+from everlearn.models.onsets import Onsets
 from everlearn.models.projections import (
     dense_rows,
     local_rows,
@@ -82,6 +83,8 @@ class OnlineWorldModelConfig:
 
     Nothing learned further away touches its cells, and imagination passes over it there.
     """
+    onset_weight: float = 1.0
+    """How often a transition counts in which a thing at rest begins to move (`Onsets`)."""
     clip: bool = True
     """Keep predictions inside the observation space."""
     precision: Literal["float32", "float64"] = "float32"
@@ -96,7 +99,7 @@ class OnlineWorldModelConfig:
     """Seed of the random projection."""
 
     def __post_init__(self) -> None:
-        for name in ("ridge", "observation_gain", "action_gain", "local_gain"):
+        for name in ("ridge", "observation_gain", "action_gain", "local_gain", "onset_weight"):
             check_positive(name, getattr(self, name))
         for name, known in (
             ("ridge_growth", ("fixed", "samples")),
@@ -185,6 +188,11 @@ class OnlineWorldModel(ImaginingModel):
             self.config.ridge_growth == "samples",
             None if limit is None else limit * 1e9,
             self._threads,
+        )
+        self._onsets = (
+            Onsets(self.config.onset_weight, self.memory, bodies)
+            if self.config.onset_weight != 1
+            else None
         )
         self.pending: list[Transitions] = []
         logger.info("kernels are compiled at their first use on a machine, which takes < 30 s")
@@ -335,12 +343,28 @@ class OnlineWorldModel(ImaginingModel):
         return obs, action, next_obs, memory
 
     def _learn_one(self, obs: Batch, action: Batch, next_obs: Batch, memory: Batch) -> None:
-        inputs = self.inputs.assemble(obs[None], action[None], memory[None])
-        cells, values = self.encoding(inputs)
+        cells, values, targets = self._samples(
+            obs[None], action[None], next_obs[None], memory[None]
+        )
         opened = self.encoding.opened(values)
-        self.learner.learn(cells[opened], values[opened], next_obs - obs)
+        self.learner.learn(cells[opened], values[opened], targets[0])
         if self.config.solve_every and self.steps % self.config.solve_every == 0:
             self.learner.solve()
+
+    def _samples(
+        self, obs: Batch, action: Batch, next_obs: Batch, memory: Batch
+    ) -> tuple[npt.NDArray[np.int64], FloatArray, Batch]:
+        """Cells, values and targets of transitions.
+
+        One that counts w times has both values and targets times the root of w: in the ridge
+        loss that is the same.
+        """
+        cells, values = self.encoding(self.inputs.assemble(obs, action, memory))
+        targets = next_obs - obs
+        if self._onsets is not None:
+            factors = np.sqrt(self._onsets.weights(targets, memory))[:, None]
+            values, targets = values * factors.astype(values.dtype), targets * factors
+        return cells, values, targets
 
     def refine(self, obs: object, action: object, memory: object = None) -> None:
         """Equation 5 at the active cells of one input, from the data already seen.
@@ -370,9 +394,9 @@ class OnlineWorldModel(ImaginingModel):
         chunks = [slice(i, i + CHUNK) for i in range(0, len(observations), CHUNK)]
 
         def encoded(part: slice) -> Iterator[tuple[npt.NDArray[np.int64], FloatArray, Batch]]:
-            inputs = self.inputs.assemble(observations[part], actions[part], states[part])
-            cells, values = self.encoding(inputs)
-            targets = following[part] - observations[part]
+            cells, values, targets = self._samples(
+                observations[part], actions[part], following[part], states[part]
+            )
             # Samples with the same gates open have the same number of cells.
             patterns, kind = np.unique(self.encoding.opened(values), axis=0, return_inverse=True)
             for number, opened in enumerate(patterns):

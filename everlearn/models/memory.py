@@ -71,6 +71,15 @@ class Memory(Protocol):
         ...
 
 
+@runtime_checkable
+class RemembersMotion(Protocol):
+    """A memory that knows by how much each observation changed in the last step."""
+
+    def displacement(self, state: FloatArray) -> FloatArray:
+        """Last displacement ``[N, S]`` in states ``[N, M]``."""
+        ...
+
+
 class NoMemory:
     """The paper's agent: the observation is all it knows."""
 
@@ -253,6 +262,10 @@ class MotionMemory:
         """As for `CommandMemory`."""
         return self.commands.ahead(state[:, : self.commands.size], obs)
 
+    def displacement(self, state: FloatArray) -> FloatArray:
+        """By how much each observation changed in the last step ``[N, S]``."""
+        return state[:, self.commands.size :]
+
     def features_of(self, observations: tuple[int, ...]) -> tuple[int, ...]:
         """Lag, and the displacements of `observations`."""
         axes = self.commands.size
@@ -341,6 +354,10 @@ class HistoryMemory:
     def features(self, state: FloatArray, obs: FloatArray) -> FloatArray:
         """Both, scaled."""
         return (state - self._centre) * self._multiplier
+
+    def displacement(self, state: FloatArray) -> FloatArray:
+        """By how much each observation changed in the last step ``[N, S]``."""
+        return state[:, self._actions :]
 
     def description(self) -> dict[str, Any]:
         """Both gains."""
