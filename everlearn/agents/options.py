@@ -31,6 +31,7 @@ PAPER: dict[str, Any] = {
     "solve_every": 0,
     "linear": False,
     "local_grids": 0.0,
+    "local_gain": 30.0,
     "local_reach": 0.0,
     "place_gain": 0.0,
     "onset_weight": 1.0,
@@ -51,6 +52,7 @@ PAPER: dict[str, Any] = {
     "kept_elites": 0.3,
     "momentum": 0.1,
     "execute": "best",
+    "discount": 1.0,
     "final_weight": 0.0,
 }
 """The paper as written: it stays, whatever becomes of the defaults."""
@@ -68,11 +70,15 @@ MANIPULATION: dict[str, Any] = {
     "thing_gain": 0.0,
     "linear": True,
     "local_grids": 0.8,
+    "local_gain": 60.0,
     "local_reach": 0.3,
     "patience": 30,
     "progress": 0.05,
     "success_bonus": 10.0,
     "rest": 1.0,
+    "candidates": 200,
+    "horizon": 25,
+    "discount": 0.95,
     "final_weight": 10.0,
 }
 """The same where an environment declares what it commands and its hand and objects.

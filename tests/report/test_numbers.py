@@ -85,6 +85,24 @@ def test_every_number_of_the_table_again(agent: str, runs: Path, written: Path):
         assert error == pytest.approx(100 * stats.sem(values), abs=0.051), metric
 
 
+@pytest.mark.parametrize("agent", AGENTS)
+def test_every_number_of_the_tasks_at_the_end_again(agent: str, runs: Path, written: Path):
+    rates: dict[str, list[float]] = {}
+    for seed in SEEDS:
+        for line in lines_of(runs / "methods" / f"{agent}-{seed}"):
+            if line["kind"] == "eval" and line["episode"] == 60:
+                rates.setdefault(line["task"], []).append(line["success_rate"])
+    rows = list(csv.DictReader((written / "tables" / "tasks.csv").open()))
+    row = next(row for row in rows if row["method"] == agent)
+    assert row.pop("seeds") == "4"
+    del row["method"]
+    assert set(row) == set(rates)
+    for task, shown in row.items():
+        mean, error = (float(part) for part in shown.split(" ± "))
+        assert mean == pytest.approx(100 * statistics.fmean(rates[task]), abs=0.051), task
+        assert error == pytest.approx(100 * stats.sem(rates[task]), abs=0.051), task
+
+
 def test_numbers_for_scripts_are_those_of_the_tables(report: Report, runs: Path):
     (study, other) = report.to_json()["studies"]
     assert (study["episodes_per_task"], other["episodes_per_task"]) == (10, 2)
