@@ -20,15 +20,26 @@ from numba import njit, prange
 
 from everlearn.models.simd import (
     LANES,
-    add_grid,
+    add_grids,
+    add_linear,
     add_row,
     locate_lanes,
+    locate_plane,
     logistic_lanes,
     project_lanes,
 )
 
 UNROLL = 2
 """Inputs are padded to a multiple of this; see `simd.project_lanes`."""
+
+PANEL = (0,) * 3
+"""As long as vectors are projected together."""
+
+GROUP = (0,) * 4
+"""As long as two-dimensional grids are added together."""
+
+SINGLE = (0,)
+"""One vector, or one grid."""
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 
@@ -48,17 +59,26 @@ def logistic(x: Any, out: Any) -> None:
 
 
 @njit(cache=True)
+def _project(sources: Any, factors: Any, count: int, row: int, inputs: Any, out: Any) -> None:
+    """Row of a projection of every candidate, ``out[c]``."""
+    wide = out.shape[0] // (len(PANEL) * LANES) * (len(PANEL) * LANES)
+    for c in range(0, wide, len(PANEL) * LANES):
+        project_lanes(sources, factors, count, row, inputs, c, out, PANEL)
+    for c in range(wide, out.shape[0], LANES):
+        project_lanes(sources, factors, count, row, inputs, c, out, SINGLE)
+
+
+@njit(cache=True)
 def _locate_grid(
     projection: Any, inputs: Any, grid: int, bins: int, position: Any, cells: Any, fractions: Any
 ) -> None:
     """Lower edges ``cells[dim, c]`` and ``fractions[dim, c]`` past them, of every candidate."""
+    sources, factors, counts = projection
     for dim in range(cells.shape[0]):
-        line, past = cells[dim], fractions[dim]
         row = grid * cells.shape[0] + dim
-        sources, factors, counts = projection
+        _project(sources, factors, counts[row], row, inputs, position)
         for c in range(0, position.shape[0], LANES):
-            project_lanes(sources, factors, counts[row], row, inputs, c, position)
-            locate_lanes(position, c, bins, line, past)
+            locate_lanes(position, c, bins, cells[dim], fractions[dim])
 
 
 @njit(cache=True)
@@ -81,8 +101,7 @@ def _open_gate(gates: Any, gate: int, inputs: Any, used: int, position: Any, out
     axes = sources.shape[0] // (firsts.shape[0] - 1)
     out[:] = 0
     for row in range(gate * axes, (gate + 1) * axes):
-        for c in range(0, position.shape[0], LANES):
-            project_lanes(sources, factors, counts[row], row, inputs, c, position)
+        _project(sources, factors, counts[row], row, inputs, position)
         for c in range(used):
             out[c] += position[c] * position[c]
     zero, one = out.dtype.type(0), out.dtype.type(1)
@@ -139,7 +158,27 @@ def encode_block(
 
 
 @njit(cache=True)
-def _add_grids(
+def _locate_plane(
+    projection: Any,
+    inputs: Any,
+    grid: int,
+    bins: int,
+    positions: Any,
+    cells: Any,
+    corners: Any,
+    slot: int,
+) -> None:
+    """Corners of every candidate in a grid of two dimensions, into a slot of `add_grids`."""
+    sources, factors, counts = projection
+    for dim in range(2):
+        row = 2 * grid + dim
+        _project(sources, factors, counts[row], row, inputs, positions[dim])
+    for c in range(0, positions.shape[1], LANES):
+        locate_plane(positions, c, bins, cells, corners, slot)
+
+
+@njit(cache=True)
+def _add_planes(
     projection: Any,
     weights: Any,
     inputs: Any,
@@ -148,26 +187,54 @@ def _add_grids(
     bins: int,
     change: Any,
     vectors: Any,
-    position: Any,
-    cells: Any,
-    fractions: Any,
 ) -> None:
-    """Add what grids `first` to `stop` predict.
+    """Add what the two-dimensional grids `first` to `stop` predict.
 
-    Grid by grid: the rows of one grid (81 x 32 floats in the paper) stay in the nearest
-    cache while all candidates of the block use them.
+    A few grids at a time: their rows (four times 81 x 32 floats in the paper) stay in the nearest
+    caches while all candidates of the block use them.
     """
-    grid_dim = cells.shape[0]
+    count = inputs.shape[1]
+    positions = np.empty((2, count), inputs.dtype)
+    cells = np.empty((len(GROUP), count), np.int32)
+    corners = np.empty((4 * len(GROUP), count), inputs.dtype)
+    grid = first
+    while grid + len(GROUP) <= stop:
+        for slot in range(len(GROUP)):
+            _locate_plane(projection, inputs, grid + slot, bins, positions, cells, corners, slot)
+        add_grids(change, weights, grid * bins**2, bins, cells, corners, vectors, GROUP)
+        grid += len(GROUP)
+    while grid < stop:
+        _locate_plane(projection, inputs, grid, bins, positions, cells, corners, 0)
+        add_grids(change, weights, grid * bins**2, bins, cells, corners, vectors, SINGLE)
+        grid += 1
+
+
+@njit(cache=True)
+def _add_grids(
+    projection: Any,
+    weights: Any,
+    inputs: Any,
+    first: int,
+    stop: int,
+    bins: int,
+    grid_dim: int,
+    change: Any,
+    vectors: Any,
+) -> None:
+    """Add what grids `first` to `stop` predict."""
+    if grid_dim == 2:
+        _add_planes(projection, weights, inputs, first, stop, bins, change, vectors)
+        return
+    position = np.empty(inputs.shape[1], inputs.dtype)
+    cells = np.empty((grid_dim, inputs.shape[1]), np.int32)
+    fractions = np.empty((grid_dim, inputs.shape[1]), inputs.dtype)
     for grid in range(first, stop):
         _locate_grid(projection, inputs, grid, bins, position, cells, fractions)
         start = grid * bins**grid_dim
-        if grid_dim == 2:
-            add_grid(change, weights, start, bins, cells, fractions, vectors)
-        else:
-            for c in range(inputs.shape[1]):
-                for corner in range(1 << grid_dim):
-                    index, weight = _corner(corner, c, bins, cells, fractions)
-                    add_row(change, c, weights, start + index, weight)
+        for c in range(inputs.shape[1]):
+            for corner in range(1 << grid_dim):
+                index, weight = _corner(corner, c, bins, cells, fractions)
+                add_row(change, c, weights, start + index, weight)
 
 
 @njit(cache=True)
@@ -197,14 +264,11 @@ def predict_block(
     """
     count = inputs.shape[1]
     grids = projection[0].shape[0] // grid_dim
-    position = np.empty(count, inputs.dtype)
-    cells = np.empty((grid_dim, count), np.int32)
-    fractions = np.empty((grid_dim, count), inputs.dtype)
-    work = (position, cells, fractions)
     firsts = gates[3]
     change[:] = 0
-    _add_grids(projection, weights, inputs, 0, firsts[0], bins, change, vectors, *work)
+    _add_grids(projection, weights, inputs, 0, firsts[0], bins, grid_dim, change, vectors)
     if firsts.shape[0] > 1:
+        position = np.empty(count, inputs.dtype)
         share = np.empty(count, inputs.dtype)
         part = aligned_empty(count, weights.shape[1], weights)
         for gate in range(firsts.shape[0] - 1):
@@ -212,14 +276,12 @@ def predict_block(
                 continue
             part[:] = 0
             first, stop = firsts[gate], firsts[gate + 1]
-            _add_grids(projection, weights, inputs, first, stop, bins, part, vectors, *work)
+            _add_grids(projection, weights, inputs, first, stop, bins, grid_dim, part, vectors)
             for c in range(used):
                 for o in range(change.shape[1]):
                     change[c, o] += share[c] * part[c, o]
     start = grids * bins**grid_dim
-    for c in range(count):
-        for i in range(linear, inputs.shape[0]):
-            add_row(change, c, weights, start + i - linear, inputs[i, c])
+    add_linear(change, weights, start, inputs, linear, inputs.shape[0], vectors)
 
 
 @njit(cache=True)

@@ -123,61 +123,112 @@ def project_lanes(
     inputs: Any,
     column: Any,
     out: Any,
+    panel: Any,
 ) -> Any:
     """``out[c] = sum over k < count of factors[feature, k] * inputs[sources[feature, k], c]``.
 
-    For the `LANES` columns c from `column` on. `count` must be even: two sums run side by side,
-    because one alone would wait for its own result at every step.
+    For the columns c from `column` on, as many vectors of them as `panel`, a tuple, is long: what
+    is read of the projection serves all of them. `count` must be even: two sums run side by
+    side, because one alone would wait for its own result at every step.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        sources_, factors_, count_, feature_, inputs_, column_, out_ = args
+        sources_, factors_, count_, feature_, inputs_, column_, out_, _ = args
         v = Vectors(context, builder, inputs.dtype)
-        two = ir.Constant(count_.type, 2)
-        sums = [cgutils.alloca_once_value(builder, v.constant(0.0)) for _ in range(2)]
-        for total in sums:
+        index = count_.type
+        two = ir.Constant(index, 2)
+        lanes = [ir.Constant(index, n * LANES) for n in range(len(panel))]
+        sums = [
+            [cgutils.alloca_once_value(builder, v.constant(0.0)) for _ in range(2)] for _ in lanes
+        ]
+        for total in (one for pair in sums for one in pair):
             builder.store(v.constant(0.0), total)
         with cgutils.for_range(builder, builder.udiv(count_, two)) as loop:
-            for i, total in enumerate(sums):
-                k = builder.add(builder.mul(loop.index, two), ir.Constant(count_.type, i))
+            for i in range(2):
+                k = builder.add(builder.mul(loop.index, two), ir.Constant(index, i))
                 row = builder.load(v.pointer(sources, sources_, [feature_, k]))
-                weight = builder.load(v.pointer(factors, factors_, [feature_, k]))
-                lanes = v.load(v.pointer(inputs, inputs_, [row, column_]))
-                builder.store(v.fma(v.splat(weight), lanes, builder.load(total)), total)
-        total = builder.fadd(builder.load(sums[0]), builder.load(sums[1]))
-        v.store(total, v.pointer(out, out_, [column_]))
+                weight = v.splat(builder.load(v.pointer(factors, factors_, [feature_, k])))
+                line = v.pointer(inputs, inputs_, [row, column_])
+                for lane, pair in zip(lanes, sums, strict=True):
+                    read = v.load(builder.gep(line, [lane]))
+                    builder.store(v.fma(weight, read, builder.load(pair[i])), pair[i])
+        place = v.pointer(out, out_, [column_])
+        for lane, (even, odd) in zip(lanes, sums, strict=True):
+            total = builder.fadd(builder.load(even), builder.load(odd))
+            v.store(total, builder.gep(place, [lane]))
         return context.get_dummy_value()
 
-    signature = types.void(sources, factors, types.intp, types.intp, inputs, types.intp, out)
+    signature = types.void(sources, factors, types.intp, types.intp, inputs, types.intp, out, panel)
     return signature, codegen
+
+
+def _located(v: Vectors, projected: Any, bins: Any) -> tuple[Any, Any]:
+    """Lower edges (int32) of projections on a line of `bins` edges, and how far past them.
+
+    ``location = (bins - 1) * logistic(projection)``.
+    """
+    builder = v.builder
+    last = builder.sitofp(builder.sub(bins, ir.Constant(bins.type, 1)), v.scalar)
+    location = builder.fmul(v.logistic(projected), v.splat(last))
+    lower = builder.fptosi(location, ir.VectorType(ir.IntType(32), LANES))
+    top = builder.trunc(builder.sub(bins, ir.Constant(bins.type, 2)), ir.IntType(32))
+    top = v.splat(top)
+    lower = builder.select(builder.icmp_signed("<", lower, top), lower, top)
+    return lower, builder.fsub(location, builder.sitofp(lower, v.vector))
 
 
 @intrinsic
 def locate_lanes(
     typingctx: Any, position: Any, column: Any, bins: Any, cell: Any, fraction: Any
 ) -> Any:
-    """Place `LANES` projections on a line of `bins` edges: lower edge and how far past it.
-
-    ``location = (bins - 1) * logistic(projection)``; cells are int32.
-    """
+    """Place `LANES` projections on a line: lower edge (int32) and how far past it."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         position_, column_, bins_, cell_, fraction_ = args
         v = Vectors(context, builder, position.dtype)
-        squashed = v.logistic(v.load(v.pointer(position, position_, [column_])))
-        last = builder.sitofp(builder.sub(bins_, ir.Constant(bins_.type, 1)), v.scalar)
-        location = builder.fmul(squashed, v.splat(last))
-        whole = ir.VectorType(ir.IntType(32), LANES)
-        lower = builder.fptosi(location, whole)
-        top = builder.trunc(builder.sub(bins_, ir.Constant(bins_.type, 2)), ir.IntType(32))
-        top = v.splat(top)
-        lower = builder.select(builder.icmp_signed("<", lower, top), lower, top)
+        projected = v.load(v.pointer(position, position_, [column_]))
+        lower, past = _located(v, projected, bins_)
         v.store(lower, v.pointer(cell, cell_, [column_]))
-        past = builder.fsub(location, builder.sitofp(lower, v.vector))
         v.store(past, v.pointer(fraction, fraction_, [column_]))
         return context.get_dummy_value()
 
     return types.void(position, types.intp, types.intp, cell, fraction), codegen
+
+
+@intrinsic
+def locate_plane(
+    typingctx: Any, positions: Any, column: Any, bins: Any, cells: Any, corners: Any, slot: Any
+) -> Any:
+    """Place `LANES` pairs of projections ``positions[2, c]`` on a grid of two dimensions.
+
+    ``cells[slot, c]`` becomes the first of the four corners around, counted in the grid, and
+    ``corners[4 * slot + n, c]`` their weights: itself, its neighbour, and the two a line on.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        positions_, column_, bins_, cells_, corners_, slot_ = args
+        v = Vectors(context, builder, positions.dtype)
+        index = column_.type
+        places = []
+        for dim in range(2):
+            axis = ir.Constant(index, dim)
+            projected = v.load(v.pointer(positions, positions_, [axis, column_]))
+            places.append(_located(v, projected, bins_))
+        (i, s), (j, t) = places
+        both = builder.fmul(s, t)
+        right = builder.fsub(t, both)
+        below = builder.fsub(s, both)
+        neither = builder.fsub(builder.fsub(v.constant(1.0), s), right)
+        line = v.splat(builder.trunc(bins_, ir.IntType(32)))
+        v.store(builder.add(builder.mul(i, line), j), v.pointer(cells, cells_, [slot_, column_]))
+        first = builder.mul(slot_, ir.Constant(index, 4))
+        for n, weight in enumerate((neither, right, below, both)):
+            row = builder.add(first, ir.Constant(index, n))
+            v.store(weight, v.pointer(corners, corners_, [row, column_]))
+        return context.get_dummy_value()
+
+    signature = types.void(positions, types.intp, types.intp, cells, corners, types.intp)
+    return signature, codegen
 
 
 @intrinsic
@@ -214,59 +265,114 @@ def add_row(typingctx: Any, out: Any, row: Any, weights: Any, index: Any, factor
 
 
 @intrinsic
-def add_grid(
+def add_grids(
     typingctx: Any,
     change: Any,
     weights: Any,
     first: Any,
     bins: Any,
     cells: Any,
-    fractions: Any,
+    corners: Any,
     vectors: Any,
+    group: Any,
 ) -> Any:
-    """Add one two-dimensional grid's part of the prediction to ``change[c]``, all c.
+    """Add what a few two-dimensional grids predict to ``change[c]``, all c.
 
-    The four corners around each location, weighted; the grid's weights start at row `first`.
-    `vectors` is a tuple as long as a row has vectors, so that the row's width is known when
-    this is compiled.
+    `group` is a tuple as long as there are grids, located in the slots of ``cells`` and
+    ``corners`` (`locate_plane`); their weights begin at row `first`, grid after grid. `vectors`
+    is a tuple as long as a row has vectors. Both lengths are known when this is compiled, so
+    that sums stay in registers.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        change_, weights_, first_, bins_, cells_, fractions_, _ = args
+        change_, weights_, first_, bins_, cells_, corners_, _, _ = args
         v = Vectors(context, builder, change.dtype)
         index = bins_.type
         width = ir.Constant(index, len(vectors) * LANES)
-        zero, one = ir.Constant(index, 0), ir.Constant(index, 1)
+        zero = ir.Constant(index, 0)
         targets = v.pointer(change, change_, [zero, zero])
-        sources = v.pointer(weights, weights_, [first_, zero])
-        places = [v.pointer(cells, cells_, [d, zero]) for d in (zero, one)]
-        pasts = [v.pointer(fractions, fractions_, [d, zero]) for d in (zero, one)]
         next_line = builder.mul(bins_, width)
+        grid = builder.mul(bins_, next_line)
+        sources = [v.pointer(weights, weights_, [first_, zero])]
+        for _ in group.types[1:]:
+            sources.append(builder.gep(sources[-1], [grid]))
+        places = [
+            v.pointer(cells, cells_, [ir.Constant(index, n), zero]) for n in range(len(group))
+        ]
+        factors = [
+            v.pointer(corners, corners_, [ir.Constant(index, n), zero])
+            for n in range(4 * len(group))
+        ]
+        lanes = [ir.Constant(index, n * LANES) for n in range(len(vectors))]
         with cgutils.for_range(builder, v.shape(change, change_, 0)) as loop:
             c = loop.index
-            i, j = (builder.sext(builder.load(builder.gep(p, [c])), index) for p in places)
-            s, t = (builder.load(builder.gep(p, [c])) for p in pasts)
-            both = builder.fmul(s, t)
-            right = builder.fsub(t, both)
-            below = builder.fsub(s, both)
-            neither = builder.fsub(builder.fsub(ir.Constant(v.scalar, 1.0), s), right)
-            cell = builder.add(builder.mul(i, bins_), j)
-            corner = builder.gep(sources, [builder.mul(cell, width)])
-            corners = [corner, builder.gep(corner, [width])]
-            lower = builder.gep(corner, [next_line])
-            corners += [lower, builder.gep(lower, [width])]
-            splats = [v.splat(factor) for factor in (neither, right, below, both)]
             target = builder.gep(targets, [builder.mul(c, width)])
-            for vector in range(len(vectors)):
-                lane = ir.Constant(index, vector * LANES)
-                place = builder.gep(target, [lane])
-                total = v.load(place)
-                for source, splat in zip(corners, splats, strict=True):
-                    total = v.fma(splat, v.load(builder.gep(source, [lane])), total)
-                v.store(total, place)
+            totals = [v.load(builder.gep(target, [lane])) for lane in lanes]
+            for n, source in enumerate(sources):
+                cell = builder.sext(builder.load(builder.gep(places[n], [c])), index)
+                corner = builder.gep(source, [builder.mul(cell, width)])
+                lower = builder.gep(corner, [next_line])
+                rows = (
+                    corner,
+                    builder.gep(corner, [width]),
+                    lower,
+                    builder.gep(lower, [width]),
+                )
+                for row, place in zip(rows, factors[4 * n : 4 * n + 4], strict=True):
+                    splat = v.splat(builder.load(builder.gep(place, [c])))
+                    totals = [
+                        v.fma(splat, v.load(builder.gep(row, [lane])), total)
+                        for lane, total in zip(lanes, totals, strict=True)
+                    ]
+            for lane, total in zip(lanes, totals, strict=True):
+                v.store(total, builder.gep(target, [lane]))
         return context.get_dummy_value()
 
-    signature = types.void(change, weights, types.intp, types.intp, cells, fractions, vectors)
+    signature = types.void(change, weights, types.intp, types.intp, cells, corners, vectors, group)
+    return signature, codegen
+
+
+@intrinsic
+def add_linear(
+    typingctx: Any,
+    change: Any,
+    weights: Any,
+    first: Any,
+    inputs: Any,
+    start: Any,
+    stop: Any,
+    vectors: Any,
+) -> Any:
+    """``change[c] += sum over i of inputs[i, c] * weights[first + i - start]``, all c.
+
+    For the inputs from `start` to `stop`; `vectors` as for `add_grids`.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        change_, weights_, first_, inputs_, start_, stop_, _ = args
+        v = Vectors(context, builder, change.dtype)
+        index = first_.type
+        zero = ir.Constant(index, 0)
+        width = ir.Constant(index, len(vectors) * LANES)
+        lanes = [ir.Constant(index, n * LANES) for n in range(len(vectors))]
+        targets = v.pointer(change, change_, [zero, zero])
+        sources = v.pointer(weights, weights_, [first_, zero])
+        totals = [cgutils.alloca_once_value(builder, v.constant(0.0)) for _ in lanes]
+        with cgutils.for_range(builder, v.shape(change, change_, 0)) as loop:
+            target = builder.gep(targets, [builder.mul(loop.index, width)])
+            for lane, total in zip(lanes, totals, strict=True):
+                builder.store(v.load(builder.gep(target, [lane])), total)
+            with cgutils.for_range(builder, stop_, start=start_) as one:
+                splat = v.splat(builder.load(v.pointer(inputs, inputs_, [one.index, loop.index])))
+                row = builder.gep(sources, [builder.mul(builder.sub(one.index, start_), width)])
+                for lane, total in zip(lanes, totals, strict=True):
+                    read = v.load(builder.gep(row, [lane]))
+                    builder.store(v.fma(splat, read, builder.load(total)), total)
+            for lane, total in zip(lanes, totals, strict=True):
+                v.store(builder.load(total), builder.gep(target, [lane]))
+        return context.get_dummy_value()
+
+    signature = types.void(change, weights, types.intp, inputs, types.intp, types.intp, vectors)
     return signature, codegen
 
 
