@@ -1,6 +1,6 @@
-"""Put table and figure of the reported runs into the README: ``python tools/readme_results.py``.
+"""Put tables and figure of the reported runs into the README: ``python tools/readme_results.py``.
 
-Both come from `everlearn report` on the folders below; a test says when the README is behind.
+They come from `everlearn report` on the folders below; a test says when the README is behind.
 """
 
 import shutil
@@ -12,8 +12,8 @@ from everlearn.report import Report, read_report, write_report
 from everlearn.report.tables import to_markdown
 
 ROOT = Path(__file__).parents[1]
-PLACES = ("results/quick",)
-"""Where the reported runs are; those of the lab notebook are in results/tuning."""
+PLACES = ("results/paper", "results/quick")
+"""Where the reported runs are, each a table; those of the lab notebook are in results/tuning."""
 
 FIRST_REPORTED = 100
 """Seeds below are there to tune on."""
@@ -22,17 +22,20 @@ FIGURE = "docs/images/results.png"
 BEGIN, END = "<!-- made by tools/readme_results.py -->", "<!-- end -->"
 
 
-def read() -> Report:
-    """Read the runs."""
-    return read_report([ROOT / place for place in PLACES])
+def places() -> list[str]:
+    """Return those of the places that have runs; the figure is that of the first."""
+    return [place for place in PLACES if (ROOT / place).is_dir()]
 
 
-def section() -> str:
-    """Return what stands between the marks: the table of the largest study."""
-    part = read().studies[0]
-    picture = f"![Success of each task along training]({FIGURE})"
-    words = f"`everlearn report {' '.join(PLACES)}`: {part.study.protocol}. Nothing is smoothed; "
-    words += "shaded: the episodes in which a task itself is learned; bands: standard error."
+def read(place: str) -> Report:
+    """Read the runs of one place."""
+    return read_report([ROOT / place])
+
+
+def table_of(place: str) -> str:
+    """Return the table of a place's largest study, with a sentence on where it comes from."""
+    part = read(place).studies[0]
+    words = f"`everlearn report {place}`: {part.study.protocol}."
     tuned = [
         method.label
         for method in part.study.main
@@ -40,9 +43,18 @@ def section() -> str:
     ]
     if tuned:
         words += f" Of {', '.join(tuned)} these are runs to tune on, not results."
-    lines = textwrap.fill(words, 100)
-    table = to_markdown(part.tables["brief"]).strip()
-    return "\n\n".join([BEGIN, picture, lines, table, END])
+    return textwrap.fill(words, 100) + "\n\n" + to_markdown(part.tables["brief"]).strip()
+
+
+def section() -> str:
+    """Return what stands between the marks."""
+    picture = f"![Success of each task along training]({FIGURE})"
+    words = (
+        f"Success along training in `{places()[0]}`. Nothing is smoothed; shaded: the episodes in "
+    )
+    words += "which a task itself is learned; bands: standard error."
+    tables = [table_of(place) for place in places()]
+    return "\n\n".join([BEGIN, picture, textwrap.fill(words, 100), *tables, END])
 
 
 def main() -> None:
@@ -52,7 +64,7 @@ def main() -> None:
     after = rest.partition(END)[2]
     readme.write_text(before + section() + after, encoding="utf-8")
     with tempfile.TemporaryDirectory() as place:
-        write_report(read(), place)
+        write_report(read(places()[0]), place)
         shutil.copyfile(Path(place) / "figures" / "success.png", ROOT / FIGURE)
 
 
