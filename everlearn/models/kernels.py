@@ -20,7 +20,7 @@ from numba import njit, prange
 
 from everlearn.models.simd import (
     LANES,
-    add_grids,
+    add_grid,
     add_linear,
     add_row,
     locate_lanes,
@@ -35,11 +35,11 @@ UNROLL = 2
 PANEL = (0,) * 3
 """As long as vectors are projected together."""
 
-GROUP = (0,) * 4
-"""As long as two-dimensional grids are added together."""
+PAIR = (0,) * 2
+"""Both rows of a two-dimensional grid."""
 
 SINGLE = (0,)
-"""One vector, or one grid."""
+"""One vector, or one row."""
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 
@@ -59,13 +59,31 @@ def logistic(x: Any, out: Any) -> None:
 
 
 @njit(cache=True)
-def _project(sources: Any, factors: Any, count: int, row: int, inputs: Any, out: Any) -> None:
-    """Row of a projection of every candidate, ``out[c]``."""
-    wide = out.shape[0] // (len(PANEL) * LANES) * (len(PANEL) * LANES)
-    for c in range(0, wide, len(PANEL) * LANES):
-        project_lanes(sources, factors, count, row, inputs, c, out, PANEL)
-    for c in range(wide, out.shape[0], LANES):
-        project_lanes(sources, factors, count, row, inputs, c, out, SINGLE)
+def _project(projection: Any, row: int, inputs: Any, out: Any, target: int, rows: Any) -> None:
+    """Project every candidate c by a few rows that read the same inputs: ``out[target + r, c]``.
+
+    As many rows from `row` on as the tuple `rows` is long.
+    """
+    sources, factors, counts = projection
+    count = counts[row]
+    step = len(PANEL) * LANES
+    wide = out.shape[1] // step * step
+    for c in range(0, wide, step):
+        project_lanes(sources, factors, count, row, inputs, c, out, target, PANEL, rows)
+    for c in range(wide, out.shape[1], LANES):
+        project_lanes(sources, factors, count, row, inputs, c, out, target, SINGLE, rows)
+
+
+@njit(cache=True)
+def _read_alike(projection: Any, row: int) -> bool:
+    """Whether a row of a projection reads the same inputs as the next one."""
+    sources, _, counts = projection
+    if counts[row] != counts[row + 1]:
+        return False
+    for k in range(counts[row]):  # noqa: SIM110, no generators in compiled code
+        if sources[row, k] != sources[row + 1, k]:
+            return False
+    return True
 
 
 @njit(cache=True)
@@ -73,12 +91,10 @@ def _locate_grid(
     projection: Any, inputs: Any, grid: int, bins: int, position: Any, cells: Any, fractions: Any
 ) -> None:
     """Lower edges ``cells[dim, c]`` and ``fractions[dim, c]`` past them, of every candidate."""
-    sources, factors, counts = projection
     for dim in range(cells.shape[0]):
-        row = grid * cells.shape[0] + dim
-        _project(sources, factors, counts[row], row, inputs, position)
-        for c in range(0, position.shape[0], LANES):
-            locate_lanes(position, c, bins, cells[dim], fractions[dim])
+        _project(projection, grid * cells.shape[0] + dim, inputs, position, 0, SINGLE)
+        for c in range(0, position.shape[1], LANES):
+            locate_lanes(position[0], c, bins, cells[dim], fractions[dim])
 
 
 @njit(cache=True)
@@ -101,9 +117,9 @@ def _open_gate(gates: Any, gate: int, inputs: Any, used: int, position: Any, out
     axes = sources.shape[0] // (firsts.shape[0] - 1)
     out[:] = 0
     for row in range(gate * axes, (gate + 1) * axes):
-        _project(sources, factors, counts[row], row, inputs, position)
+        _project((sources, factors, counts), row, inputs, position, 0, SINGLE)
         for c in range(used):
-            out[c] += position[c] * position[c]
+            out[c] += position[0, c] * position[0, c]
     zero, one = out.dtype.type(0), out.dtype.type(1)
     any_open = False
     for c in range(used):
@@ -133,7 +149,7 @@ def encode_block(
     on, as they are; those beyond the inputs are padding.
     """
     corners = 1 << grid_dim
-    position = np.empty(inputs.shape[1], inputs.dtype)
+    position = np.empty((1, inputs.shape[1]), inputs.dtype)
     cells = np.empty((grid_dim, inputs.shape[1]), np.int32)
     fractions = np.empty((grid_dim, inputs.shape[1]), inputs.dtype)
     for grid in range(projection[0].shape[0] // grid_dim):
@@ -158,26 +174,6 @@ def encode_block(
 
 
 @njit(cache=True)
-def _locate_plane(
-    projection: Any,
-    inputs: Any,
-    grid: int,
-    bins: int,
-    positions: Any,
-    cells: Any,
-    corners: Any,
-    slot: int,
-) -> None:
-    """Corners of every candidate in a grid of two dimensions, into a slot of `add_grids`."""
-    sources, factors, counts = projection
-    for dim in range(2):
-        row = 2 * grid + dim
-        _project(sources, factors, counts[row], row, inputs, positions[dim])
-    for c in range(0, positions.shape[1], LANES):
-        locate_plane(positions, c, bins, cells, corners, slot)
-
-
-@njit(cache=True)
 def _add_planes(
     projection: Any,
     weights: Any,
@@ -190,23 +186,22 @@ def _add_planes(
 ) -> None:
     """Add what the two-dimensional grids `first` to `stop` predict.
 
-    A few grids at a time: their rows (four times 81 x 32 floats in the paper) stay in the nearest
-    caches while all candidates of the block use them.
+    Grid by grid: the rows of one grid (81 x 32 floats in the paper) stay in the nearest
+    cache while all candidates of the block use them.
     """
     count = inputs.shape[1]
     positions = np.empty((2, count), inputs.dtype)
-    cells = np.empty((len(GROUP), count), np.int32)
-    corners = np.empty((4 * len(GROUP), count), inputs.dtype)
-    grid = first
-    while grid + len(GROUP) <= stop:
-        for slot in range(len(GROUP)):
-            _locate_plane(projection, inputs, grid + slot, bins, positions, cells, corners, slot)
-        add_grids(change, weights, grid * bins**2, bins, cells, corners, vectors, GROUP)
-        grid += len(GROUP)
-    while grid < stop:
-        _locate_plane(projection, inputs, grid, bins, positions, cells, corners, 0)
-        add_grids(change, weights, grid * bins**2, bins, cells, corners, vectors, SINGLE)
-        grid += 1
+    cells = np.empty(count, np.int32)
+    corners = np.empty((4, count), inputs.dtype)
+    for grid in range(first, stop):
+        if _read_alike(projection, 2 * grid):
+            _project(projection, 2 * grid, inputs, positions, 0, PAIR)
+        else:
+            for dim in range(2):
+                _project(projection, 2 * grid + dim, inputs, positions, dim, SINGLE)
+        for c in range(0, count, LANES):
+            locate_plane(positions, c, bins, cells, corners)
+        add_grid(change, weights, grid * bins**2, bins, cells, corners, vectors)
 
 
 @njit(cache=True)
@@ -225,7 +220,7 @@ def _add_grids(
     if grid_dim == 2:
         _add_planes(projection, weights, inputs, first, stop, bins, change, vectors)
         return
-    position = np.empty(inputs.shape[1], inputs.dtype)
+    position = np.empty((1, inputs.shape[1]), inputs.dtype)
     cells = np.empty((grid_dim, inputs.shape[1]), np.int32)
     fractions = np.empty((grid_dim, inputs.shape[1]), inputs.dtype)
     for grid in range(first, stop):
@@ -268,7 +263,7 @@ def predict_block(
     change[:] = 0
     _add_grids(projection, weights, inputs, 0, firsts[0], bins, grid_dim, change, vectors)
     if firsts.shape[0] > 1:
-        position = np.empty(count, inputs.dtype)
+        position = np.empty((1, count), inputs.dtype)
         share = np.empty(count, inputs.dtype)
         part = aligned_empty(count, weights.shape[1], weights)
         for gate in range(firsts.shape[0] - 1):

@@ -123,42 +123,65 @@ def project_lanes(
     inputs: Any,
     column: Any,
     out: Any,
+    first: Any,
     panel: Any,
+    rows: Any,
 ) -> Any:
-    """``out[c] = sum over k < count of factors[feature, k] * inputs[sources[feature, k], c]``.
+    """``out[first + r, c] = sum over k < count of factors[f, k] * inputs[sources[f, k], c]``.
 
-    For the columns c from `column` on, as many vectors of them as `panel`, a tuple, is long: what
-    is read of the projection serves all of them. `count` must be even: two sums run side by
-    side, because one alone would wait for its own result at every step.
+    For the rows ``f = feature + r`` of a projection, as many as the tuple `rows` is long, which
+    must read the same inputs, and the columns c from `column` on, as many vectors of them as the
+    tuple `panel` is long: what is read serves all of them. `count` must be even: two sums run
+    side by side, because one alone would wait for its own result at every step.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        sources_, factors_, count_, feature_, inputs_, column_, out_, _ = args
+        sources_, factors_, count_, feature_, inputs_, column_, out_, first_, _, _ = args
         v = Vectors(context, builder, inputs.dtype)
         index = count_.type
-        two = ir.Constant(index, 2)
+        zero, two = ir.Constant(index, 0), ir.Constant(index, 2)
         lanes = [ir.Constant(index, n * LANES) for n in range(len(panel))]
+        read = v.pointer(sources, sources_, [feature_, zero])
+        features = [builder.add(feature_, ir.Constant(index, n)) for n in range(len(rows))]
+        weights = [v.pointer(factors, factors_, [feature, zero]) for feature in features]
+        base = v.pointer(inputs, inputs_, [zero, column_])
+        stride = v.shape(inputs, inputs_, 1)
         sums = [
-            [cgutils.alloca_once_value(builder, v.constant(0.0)) for _ in range(2)] for _ in lanes
+            [[cgutils.alloca_once_value(builder, v.constant(0.0)) for _ in range(2)] for _ in lanes]
+            for _ in weights
         ]
-        for total in (one for pair in sums for one in pair):
+        for total in (one for row in sums for pair in row for one in pair):
             builder.store(v.constant(0.0), total)
         with cgutils.for_range(builder, builder.udiv(count_, two)) as loop:
             for i in range(2):
                 k = builder.add(builder.mul(loop.index, two), ir.Constant(index, i))
-                row = builder.load(v.pointer(sources, sources_, [feature_, k]))
-                weight = v.splat(builder.load(v.pointer(factors, factors_, [feature_, k])))
-                line = v.pointer(inputs, inputs_, [row, column_])
-                for lane, pair in zip(lanes, sums, strict=True):
-                    read = v.load(builder.gep(line, [lane]))
-                    builder.store(v.fma(weight, read, builder.load(pair[i])), pair[i])
-        place = v.pointer(out, out_, [column_])
-        for lane, (even, odd) in zip(lanes, sums, strict=True):
-            total = builder.fadd(builder.load(even), builder.load(odd))
-            v.store(total, builder.gep(place, [lane]))
+                row = builder.load(builder.gep(read, [k]))
+                line = builder.gep(base, [builder.mul(row, stride)])
+                loaded = [v.load(builder.gep(line, [lane])) for lane in lanes]
+                for place, totals in zip(weights, sums, strict=True):
+                    weight = v.splat(builder.load(builder.gep(place, [k])))
+                    for value, pair in zip(loaded, totals, strict=True):
+                        builder.store(v.fma(weight, value, builder.load(pair[i])), pair[i])
+        for n, totals in enumerate(sums):
+            target = builder.add(first_, ir.Constant(index, n))
+            place = v.pointer(out, out_, [target, column_])
+            for lane, (even, odd) in zip(lanes, totals, strict=True):
+                total = builder.fadd(builder.load(even), builder.load(odd))
+                v.store(total, builder.gep(place, [lane]))
         return context.get_dummy_value()
 
-    signature = types.void(sources, factors, types.intp, types.intp, inputs, types.intp, out, panel)
+    signature = types.void(
+        sources,
+        factors,
+        types.intp,
+        types.intp,
+        inputs,
+        types.intp,
+        out,
+        types.intp,
+        panel,
+        rows,
+    )
     return signature, codegen
 
 
@@ -197,16 +220,16 @@ def locate_lanes(
 
 @intrinsic
 def locate_plane(
-    typingctx: Any, positions: Any, column: Any, bins: Any, cells: Any, corners: Any, slot: Any
+    typingctx: Any, positions: Any, column: Any, bins: Any, cells: Any, corners: Any
 ) -> Any:
     """Place `LANES` pairs of projections ``positions[2, c]`` on a grid of two dimensions.
 
-    ``cells[slot, c]`` becomes the first of the four corners around, counted in the grid, and
-    ``corners[4 * slot + n, c]`` their weights: itself, its neighbour, and the two a line on.
+    ``cells[c]`` becomes the first of the four corners around, counted in the grid, and
+    ``corners[n, c]`` their weights: itself, its neighbour, and the two a line on.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        positions_, column_, bins_, cells_, corners_, slot_ = args
+        positions_, column_, bins_, cells_, corners_ = args
         v = Vectors(context, builder, positions.dtype)
         index = column_.type
         places = []
@@ -220,15 +243,12 @@ def locate_plane(
         below = builder.fsub(s, both)
         neither = builder.fsub(builder.fsub(v.constant(1.0), s), right)
         line = v.splat(builder.trunc(bins_, ir.IntType(32)))
-        v.store(builder.add(builder.mul(i, line), j), v.pointer(cells, cells_, [slot_, column_]))
-        first = builder.mul(slot_, ir.Constant(index, 4))
+        v.store(builder.add(builder.mul(i, line), j), v.pointer(cells, cells_, [column_]))
         for n, weight in enumerate((neither, right, below, both)):
-            row = builder.add(first, ir.Constant(index, n))
-            v.store(weight, v.pointer(corners, corners_, [row, column_]))
+            v.store(weight, v.pointer(corners, corners_, [ir.Constant(index, n), column_]))
         return context.get_dummy_value()
 
-    signature = types.void(positions, types.intp, types.intp, cells, corners, types.intp)
-    return signature, codegen
+    return types.void(positions, types.intp, types.intp, cells, corners), codegen
 
 
 @intrinsic
@@ -265,7 +285,7 @@ def add_row(typingctx: Any, out: Any, row: Any, weights: Any, index: Any, factor
 
 
 @intrinsic
-def add_grids(
+def add_grid(
     typingctx: Any,
     change: Any,
     weights: Any,
@@ -274,61 +294,45 @@ def add_grids(
     cells: Any,
     corners: Any,
     vectors: Any,
-    group: Any,
 ) -> Any:
-    """Add what a few two-dimensional grids predict to ``change[c]``, all c.
+    """Add what one two-dimensional grid predicts to ``change[c]``, all c.
 
-    `group` is a tuple as long as there are grids, located in the slots of ``cells`` and
-    ``corners`` (`locate_plane`); their weights begin at row `first`, grid after grid. `vectors`
-    is a tuple as long as a row has vectors. Both lengths are known when this is compiled, so
-    that sums stay in registers.
+    ``cells`` and ``corners`` are those of `locate_plane`; the grid's weights begin at row
+    `first`. `vectors` is a tuple as long as a row has vectors, so that the row's width is known
+    when this is compiled and sums stay in registers.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        change_, weights_, first_, bins_, cells_, corners_, _, _ = args
+        change_, weights_, first_, bins_, cells_, corners_, _ = args
         v = Vectors(context, builder, change.dtype)
         index = bins_.type
         width = ir.Constant(index, len(vectors) * LANES)
         zero = ir.Constant(index, 0)
         targets = v.pointer(change, change_, [zero, zero])
-        next_line = builder.mul(bins_, width)
-        grid = builder.mul(bins_, next_line)
-        sources = [v.pointer(weights, weights_, [first_, zero])]
-        for _ in group.types[1:]:
-            sources.append(builder.gep(sources[-1], [grid]))
-        places = [
-            v.pointer(cells, cells_, [ir.Constant(index, n), zero]) for n in range(len(group))
-        ]
-        factors = [
-            v.pointer(corners, corners_, [ir.Constant(index, n), zero])
-            for n in range(4 * len(group))
-        ]
+        sources = v.pointer(weights, weights_, [first_, zero])
+        places = v.pointer(cells, cells_, [zero])
+        factors = [v.pointer(corners, corners_, [ir.Constant(index, n), zero]) for n in range(4)]
         lanes = [ir.Constant(index, n * LANES) for n in range(len(vectors))]
+        next_line = builder.mul(bins_, width)
         with cgutils.for_range(builder, v.shape(change, change_, 0)) as loop:
             c = loop.index
             target = builder.gep(targets, [builder.mul(c, width)])
             totals = [v.load(builder.gep(target, [lane])) for lane in lanes]
-            for n, source in enumerate(sources):
-                cell = builder.sext(builder.load(builder.gep(places[n], [c])), index)
-                corner = builder.gep(source, [builder.mul(cell, width)])
-                lower = builder.gep(corner, [next_line])
-                rows = (
-                    corner,
-                    builder.gep(corner, [width]),
-                    lower,
-                    builder.gep(lower, [width]),
-                )
-                for row, place in zip(rows, factors[4 * n : 4 * n + 4], strict=True):
-                    splat = v.splat(builder.load(builder.gep(place, [c])))
-                    totals = [
-                        v.fma(splat, v.load(builder.gep(row, [lane])), total)
-                        for lane, total in zip(lanes, totals, strict=True)
-                    ]
+            cell = builder.sext(builder.load(builder.gep(places, [c])), index)
+            corner = builder.gep(sources, [builder.mul(cell, width)])
+            lower = builder.gep(corner, [next_line])
+            rows = (corner, builder.gep(corner, [width]), lower, builder.gep(lower, [width]))
+            for row, place in zip(rows, factors, strict=True):
+                splat = v.splat(builder.load(builder.gep(place, [c])))
+                totals = [
+                    v.fma(splat, v.load(builder.gep(row, [lane])), total)
+                    for lane, total in zip(lanes, totals, strict=True)
+                ]
             for lane, total in zip(lanes, totals, strict=True):
                 v.store(total, builder.gep(target, [lane]))
         return context.get_dummy_value()
 
-    signature = types.void(change, weights, types.intp, types.intp, cells, corners, vectors, group)
+    signature = types.void(change, weights, types.intp, types.intp, cells, corners, vectors)
     return signature, codegen
 
 
@@ -345,7 +349,7 @@ def add_linear(
 ) -> Any:
     """``change[c] += sum over i of inputs[i, c] * weights[first + i - start]``, all c.
 
-    For the inputs from `start` to `stop`; `vectors` as for `add_grids`.
+    For the inputs from `start` to `stop`; `vectors` as for `add_grid`.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
