@@ -229,7 +229,14 @@ def sweep(
         sys.exit(1)
 
 
-def eval_(run: Path, /, episodes: int = 20, tasks: str | None = None, json: bool = False) -> None:
+def eval_(
+    run: Path,
+    /,
+    episodes: int = 20,
+    tasks: str | None = None,
+    videos: Path | None = None,
+    json: bool = False,
+) -> None:
     """Evaluate the agent of a run on the tasks it has seen; changes nothing in the run.
 
     Example: everlearn eval runs/demo --episodes 5
@@ -238,6 +245,7 @@ def eval_(run: Path, /, episodes: int = 20, tasks: str | None = None, json: bool
         run: Folder of the run.
         episodes: Episodes a task.
         tasks: Names of tasks, with commas, instead of those it has seen.
+        videos: Folder to film every episode into, named by task and outcome.
         json: Print numbers for scripts.
     """
     import json as json_format
@@ -246,7 +254,7 @@ def eval_(run: Path, /, episodes: int = 20, tasks: str | None = None, json: bool
 
     chosen = None if tasks is None else tuple(tasks.split(","))
     done, rates = evaluate_run(
-        run, episodes, chosen, notify=lambda text: print(text, file=sys.stderr)
+        run, episodes, chosen, lambda text: print(text, file=sys.stderr), videos
     )
     if json:
         print(json_format.dumps({"episode": done, "episodes": episodes, "success_rate": rates}))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from everlearn.agents import run_episode
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.continual_bench.video import Film, check_path
 from everlearn.experiment import protocol
 from everlearn.experiment.config import RunConfig
 from everlearn.experiment.heldout import HORIZON, HeldOutSet, has_script, heldout_set, model_error
@@ -43,6 +46,8 @@ class Evaluator:
         Asked after every step; True leaves the evaluation with `StoppedError`.
     on_episode
         Called after every evaluation episode with its task and success.
+    videos
+        Folder to film every episode into, as ``door-open-03-failed.mp4``; None films nothing.
     """
 
     def __init__(
@@ -50,8 +55,12 @@ class Evaluator:
         config: RunConfig,
         should_stop: Stop = lambda: False,
         on_episode: OnEvaluated = lambda task, success: None,
+        videos: Path | None = None,
     ) -> None:
+        if videos is not None:
+            check_path(videos / "any.mp4")
         self.config = config
+        self._videos = videos
         self._should_stop = should_stop
         self._on_episode = on_episode
         self._env: ContinualBenchEnv | None = None
@@ -60,23 +69,35 @@ class Evaluator:
     def success_rate(self, agent: LearningAgent, task: str, done: int, episodes: int) -> float:
         """Share of `episodes` of `task` that the agent solves after `done` training episodes."""
         if self._env is None:
-            self._env = ContinualBenchEnv(task, reset_noise=self.config.reset_noise)
+            self._env = ContinualBenchEnv(
+                task,
+                reset_noise=self.config.reset_noise,
+                render_mode="rgb_array" if self._videos else None,
+            )
         solved = 0
         for episode in range(episodes):
             reset, acting = protocol.evaluation_seeds(self.config, done, task, episode)
             copy = agent.evaluation_copy(acting)
             copy.begin_task(task, TASKS.get(task).objective())
+            at: dict[str, Any] = {"seed": reset, "options": {"task": task}}
+            film = None
+            if self._videos is not None:
+                self._env.reset(**at)
+                film = Film(self._env)
             outcome = run_episode(
                 copy,
                 self._env,
-                seed=reset,
-                options={"task": task},
+                **at,
                 explore=False,
                 max_steps=self.config.max_steps,
-                on_step=self._check,
+                on_step=partial(self._after_step, film),
             )
-            solved += bool(outcome.info["success"])
-            self._on_episode(task, bool(outcome.info["success"]))
+            success = bool(outcome.info["success"])
+            solved += success
+            self._on_episode(task, success)
+            if film is not None and self._videos is not None:
+                how = "solved" if success else "failed"
+                film.write(self._videos / f"{task}-{episode + 1:02d}-{how}.mp4")
         return solved / episodes
 
     def model_lines(self, agent: Any, tasks: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -104,6 +125,8 @@ class Evaluator:
             self._env.close()
             self._env = None
 
-    def _check(self, *_: object) -> None:
+    def _after_step(self, film: Film | None, *_: object) -> None:
         if self._should_stop():
             raise StoppedError
+        if film is not None:
+            film()

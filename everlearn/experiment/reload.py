@@ -41,8 +41,9 @@ def evaluate_run(
     episodes: int,
     tasks: tuple[str, ...] | None = None,
     notify: Notify = lambda text: None,
+    videos: Path | None = None,
 ) -> tuple[int, dict[str, float]]:
-    """Evaluate a run's agent.
+    """Evaluate a run's agent, and film all of it if `videos` is a folder.
 
     Seeds are those of the run's own evaluation at that time: with as many episodes the result
     is the one in its metrics.
@@ -58,7 +59,10 @@ def evaluate_run(
     config, state, agent = load_run(run, notify)
     check_threads(config.threads)
     chosen = protocol.seen_tasks(config, state.episode) if tasks is None else tasks
-    with closing(Evaluator(config)) as evaluator, limited_threads(config.threads):
+    with (
+        closing(Evaluator(config, videos=videos)) as evaluator,
+        limited_threads(config.threads),
+    ):
         rates = {
             task: evaluator.success_rate(agent, task, state.episode, episodes) for task in chosen
         }

@@ -9,7 +9,12 @@ import pytest
 
 from everlearn.agents import AGENTS, ScriptedAgent
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.errors import DamagedFileError, InvalidInputError, NotReadyError
+from everlearn.errors import (
+    DamagedFileError,
+    InvalidInputError,
+    MissingExtraError,
+    NotReadyError,
+)
 from everlearn.experiment import protocol, store
 from everlearn.experiment.config import EvaluationSchedule
 from everlearn.experiment.reload import evaluate_run
@@ -134,6 +139,25 @@ def test_eval_gives_the_runs_own_numbers_and_changes_nothing(tmp_path):
     assert after == before
     with pytest.raises(InvalidInputError, match="no config"):
         evaluate_run(tmp_path / "nothing", 1)
+
+
+def test_eval_films_the_very_episodes_of_the_metrics(tmp_path):
+    folder, videos = tmp_path / "run", tmp_path / "videos"
+    execute(tiny("scripted", episodes_per_task=1, max_steps=75), folder)
+    try:
+        _, rates = evaluate_run(folder, 1, videos=videos)
+    except MissingExtraError as error:  # no renderer, or no encoder
+        pytest.skip(str(error))
+    assert rates == evaluate_run(folder, 1)[1]
+    assert rates == {"window-close": 0.0, "button-press": 1.0}  # 89 and 70 steps by their scripts
+    import imageio.v3 as iio
+
+    frames = {file.name: len(iio.imread(file)) for file in sorted(videos.iterdir())}
+    start, end = 1, 8  # the picture after the reset, and the last one for a while
+    assert frames == {
+        "button-press-01-solved.mp4": start + 70 // 4 + end,
+        "window-close-01-failed.mp4": start + 75 // 4 + end,
+    }
 
 
 class FullDisk:
