@@ -1,8 +1,9 @@
 """Cost of learning over a life: the online model's update, and trainings on a perfect memory.
 
 Both models live through the same stream, the scripts of the six tasks with noise, one task after
-the other. Processor time of one thread each, so that other work on the machine does not count.
-`python -m benchmarks.update_cost` prints JSON.
+the other, and then all of them again: the first round shows what new places cost, the second what
+more data of known places cost. Processor time of one thread each, so that other work on the machine
+counts little. `python -m benchmarks.update_cost` prints JSON.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ STEPS_PER_TASK = 2_000
 NOISE = 0.5
 """Standard deviation of the noise on the script's actions."""
 
-WINDOW = 250
-"""Steps that are summed up: those between two trainings."""
+ROUNDS = 2
+
+WINDOW = 500
+"""Steps that are summed up: two trainings of the network, one exact solution of the other."""
 
 Transition = tuple[FloatArray, FloatArray, FloatArray]
 
 
 def stream(seed: int = 0) -> Iterator[tuple[bool, Transition]]:
     """Transitions, each with whether an episode starts with it."""
-    for place, task in enumerate(PAPER_TASKS):
+    for place, task in enumerate(PAPER_TASKS * ROUNDS):
         env = ContinualBenchEnv(task)
         left, episode = STEPS_PER_TASK, 0
         while left:
@@ -54,9 +57,10 @@ def measure() -> dict[str, object]:
     """Processor seconds a step of both, window by window."""
     env = ContinualBenchEnv()
     online = OnlineAgent.for_env(env, None, threads=1)
-    deep = DeepAgent.for_env(env, None, "perfect-memory", threads=1, train_every=WINDOW)
+    deep = DeepAgent.for_env(env, None, "perfect-memory", threads=1, train_every=WINDOW // 2)
     windows: list[dict[str, float]] = []
     seconds = {"online": 0.0, "deep": 0.0}
+    epochs = trainings = 0
     for step, (first, (obs, action, after)) in enumerate(stream(), start=1):
         for name, agent in (("online", online), ("deep", deep)):
             if first:
@@ -64,8 +68,11 @@ def measure() -> dict[str, object]:
             began = time.process_time()
             agent.observe(obs, action, after, 0.0, False)
             seconds[name] += time.process_time() - began
+        training = deep.model.last_training
+        if deep.model.trainings > trainings:
+            trainings = deep.model.trainings
+            epochs += training.epochs
         if step % WINDOW == 0:
-            training = deep.model.last_training
             windows.append(
                 {
                     "step": step,
@@ -73,11 +80,11 @@ def measure() -> dict[str, object]:
                     "online_cells": round(online.model.utilization * online.model.encoding.cells),
                     "deep_seconds_a_step": seconds["deep"] / WINDOW,
                     "deep_rows": training.rows,
-                    "deep_epochs": training.epochs,
-                    "deep_seconds_an_epoch": seconds["deep"] / training.epochs,
+                    "deep_epochs": epochs,
+                    "deep_seconds_an_epoch": seconds["deep"] / epochs,
                 }
             )
-            seconds = dict.fromkeys(seconds, 0.0)
+            seconds, epochs = dict.fromkeys(seconds, 0.0), 0
     return {
         "what": "learning alone, one thread, processor seconds",
         "processor": processor(),
@@ -88,13 +95,13 @@ def measure() -> dict[str, object]:
 
 
 def growth(windows: list[dict[str, float]]) -> dict[str, float]:
-    """Last quarter over the second one: the first fills caches and cells."""
-    quarter = len(windows) // 4
+    """The last two tasks of the second round over the same tasks in the first."""
+    once = len(windows) // ROUNDS
     result = {}
     for name in ("online_seconds_a_step", "deep_seconds_a_step", "deep_seconds_an_epoch"):
         values = [window[name] for window in windows]
-        late, early = values[-quarter:], values[quarter : 2 * quarter]
-        result[name] = float(np.median(late) / np.median(early))
+        early, late = values[2 * once // 3 : once], values[-(once // 3) :]
+        result[name] = float(np.mean(late) / np.mean(early))
     return result
 
 
