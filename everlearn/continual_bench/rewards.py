@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 
 from everlearn.protocols import FloatArray
 
@@ -53,6 +53,9 @@ RIGHT_PAD = (-0.04990992, 0.00292741)
 _VALUE_AT_MARGIN = 0.1
 _LONG_TAIL = 1.0 / _VALUE_AT_MARGIN - 1.0
 _GAUSSIAN = -math.log(_VALUE_AT_MARGIN)
+
+SHARE = 500
+"""Predicted observations that one thread rewards at a time."""
 
 BUTTON, DOOR, WINDOW, FAUCET, PEG, BLOCK = range(6)
 """Numbers of the built-in rewards, in the order of the published reward table."""
@@ -301,18 +304,22 @@ def evaluate_all(obs, action, fingers, start, rewards, successes):  # type: igno
         successes[kind] = succeeded(kind, obs)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, parallel=True)
 def _reward_batch(kind, obs, action, start, out):  # type: ignore[no-untyped-def]
-    fingers = np.empty(5)
-    for i in range(obs.shape[0]):
-        estimate_fingers(obs[i], fingers)
-        out[i] = evaluate(kind, obs[i], action[i], fingers, start)
+    count = obs.shape[0]
+    for share in prange((count + SHARE - 1) // SHARE):
+        fingers = np.empty(5)
+        for i in range(share * SHARE, min((share + 1) * SHARE, count)):
+            estimate_fingers(obs[i], fingers)
+            out[i] = evaluate(kind, obs[i], action[i], fingers, start)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, parallel=True)
 def _success_batch(kind, obs, out):  # type: ignore[no-untyped-def]
-    for i in range(obs.shape[0]):
-        out[i] = succeeded(kind, obs[i])
+    count = obs.shape[0]
+    for share in prange((count + SHARE - 1) // SHARE):
+        for i in range(share * SHARE, min((share + 1) * SHARE, count)):
+            out[i] = succeeded(kind, obs[i])
 
 
 def reward_batch(
