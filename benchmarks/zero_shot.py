@@ -77,7 +77,8 @@ def moved_pick_place(name: str) -> Task:
 def open_window() -> Task:
     """The window's handle where it was before the window was closed.
 
-    Half is for fingers that are where they can do it, and half for what they do there. The place is the side from which the handle has to be pushed.
+    Half is for fingers that are where they can do it, and half for what they do there. The
+    place is the side from which the handle has to be pushed.
     """
     known = TASKS.get("window-close")
 
