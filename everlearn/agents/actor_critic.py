@@ -15,17 +15,12 @@ import torch
 from everlearn.agents.gaussian import SquashedGaussian, parameters_of
 from everlearn.archive import part_of
 from everlearn.models.ensemble import DenseEnsemble, Workspace
-from everlearn.models.network import restore_weights, weights_state
+from everlearn.models.network import adam, adam_step, restore_weights, weights_state
 from everlearn.protocols import Protection as ProtectionProtocol
 from everlearn.protocols import State, Storage, Strategy
 from everlearn.strategies import Protection
 
 Floats = npt.NDArray[np.float32]
-
-
-def adam(vector: torch.Tensor, learning_rate: float) -> torch.optim.Adam:
-    """Return an optimizer of one vector; fused, it passes over it once."""
-    return torch.optim.Adam([vector], lr=learning_rate, fused=True)
 
 
 class Trained:
@@ -49,12 +44,12 @@ class Trained:
         self.protection: ProtectionProtocol = (
             Protection(network) if strategy is None else strategy.protect(network)
         )
-        self._optimizer = adam(network.vector, learning_rate)
+        self._optimizer = adam([network.vector], learning_rate)
 
     def step(self) -> None:
         """Take a step along the gradient that is there, as far as the strategy lets it."""
         self.protection.after_backward()
-        self._optimizer.step()
+        adam_step(self._optimizer)
         self.protection.after_step()
 
     def renew(self) -> None:

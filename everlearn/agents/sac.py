@@ -22,13 +22,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from everlearn.agents.actor_critic import Batch, Policy, Trained, adam
+from everlearn.agents.actor_critic import Batch, Policy, Trained
 from everlearn.agents.gaussian import SquashedGaussian, unit_information
 from everlearn.archive import check_arrays, part_of
 from everlearn.checks import check_number, check_positive, check_whole
 from everlearn.errors import InvalidInputError
 from everlearn.models.ensemble import DenseEnsemble, Workspace
-from everlearn.models.network import restore_weights, weights_state
+from everlearn.models.network import adam, restore_weights, weights_state
 from everlearn.protocols import State, Storage, Strategy
 
 CRITICS = 2
@@ -165,7 +165,7 @@ class SoftActorCritic:
         self.targets = self.critics.network.with_weights(self.critics.network.parameters())
         self.log_temperature = torch.zeros(1)
         self.log_temperature.grad = torch.zeros(1)
-        self._temperature_optimizer = adam(self.log_temperature, config.learning_rate)
+        self._temperature_optimizer = adam([self.log_temperature], config.learning_rate)
         self.updates = 0
         self._batch = Batch(config.batch, self.columns)
         self._acting = Workspace(self.actor.network, config.batch)
