@@ -1,14 +1,16 @@
 """Soft actor-critic: that it learns, and how it compares with stable-baselines3's.
 
-`python -m benchmarks.sac` prints JSON after each part. The comparison needs stable-baselines3,
-which is no dependency of the package: `pip install stable-baselines3==2.9.2`. Both sides have the
-same network, batch, rates, warm-up, scale of observations, steps, seeds, and one thread. Episodes
-go on after success, so that all are of one length and nothing hangs on what an end is worth.
+`python -m benchmarks.sac` prints one JSON object, and how far it is to stderr. The comparison needs
+stable-baselines3, which is no dependency of the package: `pip install stable-baselines3==2.9.2`.
+Both sides have the same network, batch, rates, warm-up, scale of observations, steps, seeds, and
+one thread. Episodes go on after success, so that all are of one length and nothing hangs on what
+an end is worth.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -128,7 +130,7 @@ def compare() -> dict[str, Any]:
             _, episodes = train(seed, STEPS)
             rates[name].append(STEPS / (time.process_time() - started))
             returns[name].append(float(np.mean(episodes[-LAST:])))
-            print(json.dumps({name: [seed, returns[name][-1], rates[name][-1]]}), flush=True)
+            tell(f"{name}, seed {seed}: return {returns[name][-1]:.0f}")
     means = {name: float(np.mean(found)) for name, found in returns.items()}
     spreads = {name: float(np.std(found, ddof=1)) for name, found in returns.items()}
     speeds = {name: float(np.median(found)) for name, found in rates.items()}
@@ -144,13 +146,21 @@ def compare() -> dict[str, Any]:
     }
 
 
+def tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 def main() -> None:
     torch.set_num_threads(1)
-    print(json.dumps({"processor": processor(), "torch": torch.__version__}))
-    print(json.dumps({"updates_per_second": updates_per_second()}), flush=True)
-    print(json.dumps(compare()), flush=True)
-    returns = {seed: pendulum_return(seed) for seed in SEEDS}
-    print(json.dumps({"pendulum": returns, "mean": float(np.mean(list(returns.values())))}))
+    found: dict[str, Any] = {"processor": processor(), "torch": torch.__version__}
+    found["updates_per_second"] = updates_per_second()
+    tell(f"updates a second: {found['updates_per_second']}")
+    found["compare"] = compare()
+    found["pendulum"] = {}
+    for seed in SEEDS:
+        found["pendulum"][seed] = pendulum_return(seed)
+        tell(f"Pendulum-v1, seed {seed}: {found['pendulum'][seed]:.1f}")
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":
