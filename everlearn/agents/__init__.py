@@ -133,25 +133,33 @@ BOUNDARY_AWARE = frozenset(
 )
 """Agents that are told when a task changes, for tables: known without making one."""
 
+TASK_DEPENDENT = frozenset({"scripted", "mlp-packnet", "sac-packnet"})
+"""Of these, agents that act by what they have for a task: told its name when evaluated too."""
+
 TELLING_OPTIONS = ("task_identity", "multi_head")
 """Options that let networks depend on the task's name; off unless asked for."""
 
 
 def told_of_tasks(agent: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what an agent is told of tasks, for tables: nothing, ``boundaries``, and options.
+    """Say what an agent is told of tasks, for tables: nothing, or some of what follows.
+
+    ``boundaries``: when a task changes; ``name``: which one it is, to act by what it has for it;
+    and the options that tell networks the name.
 
     Parameters
     ----------
     agent, options
         Name and options, as in a run's config.
     """
-    told = ("boundaries",) if agent in BOUNDARY_AWARE else ()
-    return told + tuple(name for name in TELLING_OPTIONS if options.get(name))
+    facts = {"boundaries": agent in BOUNDARY_AWARE, "name": agent in TASK_DEPENDENT}
+    facts |= {name: bool(options.get(name)) for name in TELLING_OPTIONS}
+    return tuple(name for name, told in facts.items() if told)
 
 
 __all__ = [
     "AGENTS",
     "BOUNDARY_AWARE",
+    "TASK_DEPENDENT",
     "TELLING_OPTIONS",
     "AgentFactory",
     "Episode",

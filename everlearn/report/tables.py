@@ -102,8 +102,7 @@ def method_table(study: Study, scores: Sequence[MethodScores]) -> Table:
             headings.append(f"{short}, paper")
     rows = []
     for score in scores:
-        told = ", ".join(told_of_tasks(score.method.agent, score.method.settings)) or "no"
-        row = [score.method.label, _seeds_cell(score.method), told]
+        row = [score.method.label, _seeds_cell(score.method), _told_cell(score.method)]
         for name in HEADINGS:
             row += [mean_cell(score, name), middle_cell(score.estimates[name])]
             if name in PAPERS:
@@ -121,12 +120,13 @@ def brief_table(study: Study, scores: Sequence[MethodScores]) -> Table:
     """Return the main numbers of the agents as they are, for a page that has little room."""
     main = {method.label for method in study.main}
     chosen = [score for score in scores if score.method.label in main]
-    headings = ["method", "seeds", "AP ↑", "AP IQM [95 %]", "AP, paper"]
+    headings = ["method", "seeds", "told of tasks", "AP ↑", "AP IQM [95 %]", "AP, paper"]
     headings += ["regret ↓", "regret, paper", "forgetting ↓"]
     rows = [
         (
             score.method.label,
             _seeds_cell(score.method),
+            _told_cell(score.method),
             mean_cell(score, "average_performance"),
             middle_cell(score.estimates["average_performance"]),
             paper_cell(score, "average_performance"),
@@ -146,6 +146,10 @@ def brief_table(study: Study, scores: Sequence[MethodScores]) -> Table:
 def _seeds_cell(method: Method) -> str:
     done, there = len(method.complete), len(method.runs)
     return str(there) if done == there else f"{done} of {there} finished"
+
+
+def _told_cell(method: Method) -> str:
+    return ", ".join(told_of_tasks(method.agent, method.settings)) or "no"
 
 
 def _remarks(study: Study, scores: Sequence[MethodScores]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from everlearn.agents import AGENTS, BOUNDARY_AWARE
+from everlearn.agents import AGENTS, BOUNDARY_AWARE, TASK_DEPENDENT
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.errors import DamagedFileError
@@ -55,6 +55,14 @@ def test_follows_the_protocol(name: str):
     _, agent = make(name)
     assert isinstance(agent, Agent)
     assert agent.boundary_aware is (name in BOUNDARY_AWARE)
+
+
+def test_tables_know_who_acts_by_the_name_of_a_task(name: str):
+    _, agent = make(name)
+    holder = agent if hasattr(agent, "strategy") else getattr(agent, "model", None)
+    strategy = getattr(holder, "strategy", None)
+    by_name = name == "scripted" if strategy is None else strategy.task_dependent
+    assert by_name is (name in TASK_DEPENDENT)
 
 
 def test_same_seed_same_actions(name: str):

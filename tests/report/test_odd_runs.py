@@ -192,10 +192,13 @@ def test_the_table_says_what_each_method_is_told_of_tasks(tmp_path: Path):
     assert told == {
         "sac-ewc": "boundaries",
         "sac-ewc multi_head=true": "boundaries, multi_head",
-        "sac-packnet task_identity=true": "boundaries, task_identity",
+        "sac-packnet task_identity=true": "boundaries, name, task_identity",
         "sac-coreset": "no",
     }
     assert [row[0] for row in tables["tasks"].rows] == list(told)
+    brief = tables["brief"]
+    for row in brief.rows:  # those without options
+        assert row[brief.headings.index("told of tasks")] == told[row[0]]
 
 
 def test_two_sets_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
