@@ -59,6 +59,7 @@ def run(
     option: tuple[str, ...] = (),
     max_steps: int | None = None,
     threads: int | None = None,
+    evaluators: int | None = None,
     reset_noise: float | None = None,
     evaluate_every: int | None = None,
     evaluate_episodes: int | None = None,
@@ -88,6 +89,7 @@ def run(
         option: Option of the agent as name=value; may be given many times.
         max_steps: Longest episode.
         threads: Threads to compute with; all processors if not given.
+        evaluators: Processes that share an evaluation; one a thread in long runs if not given.
         reset_noise: How far resets spread hand and objects, in metres.
         evaluate_every: Episodes between evaluations inside a task; 0 for none.
         evaluate_episodes: Episodes a task at those.
@@ -116,6 +118,7 @@ def run(
         "seed": seed,
         "max_steps": max_steps,
         "threads": threads,
+        "evaluators": evaluators,
         "reset_noise": reset_noise,
         "checkpoint_seconds": checkpoint_seconds,
         "record": record,

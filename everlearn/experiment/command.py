@@ -15,6 +15,7 @@ _FLAGS = {
     "max_steps": "--max-steps",
     "seed": "--seed",
     "threads": "--threads",
+    "evaluators": "--evaluators",
     "reset_noise": "--reset-noise",
     "checkpoint_seconds": "--checkpoint-seconds",
     "record": "--record",

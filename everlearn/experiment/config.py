@@ -25,6 +25,12 @@ VERSION = 1
 LIVE_SETTINGS = ("checkpoint_seconds", "tensorboard", "wandb")
 """Settings that change nothing in what a run computes, so a resumed run may change them."""
 
+SHARES = ("threads", "evaluators")
+"""Settings whose None is decided by the machine when a run starts."""
+
+MAX_EVALUATORS, MANY_EPISODES = 4, 100
+"""How many processes evaluate at most, and for how many episodes it is worth to start some."""
+
 
 @dataclass(frozen=True)
 class EvaluationSchedule:
@@ -80,6 +86,10 @@ class RunConfig:
     threads
         Threads of kernels and linear algebra; bits are promised for equal threads. None takes
         every processor, and the run's saved config says how many that was.
+    evaluators
+        Processes that share the episodes of an evaluation, the run's own among them; each gets
+        its share of the threads. None takes one a thread, up to `MAX_EVALUATORS`, in runs with
+        at least `MANY_EPISODES` evaluation episodes, and one in others; the saved config says it.
     preset
         Name of the preset it was made from, for tables.
     evaluation
@@ -102,6 +112,7 @@ class RunConfig:
     max_steps: int = MAX_STEPS
     seed: int = 0
     threads: int | None = None
+    evaluators: int | None = None
     preset: str | None = None
     evaluation: EvaluationSchedule = field(default_factory=EvaluationSchedule)
     reset_noise: float = 0.0
@@ -122,8 +133,9 @@ class RunConfig:
         check_whole("episodes_per_task", self.episodes_per_task, 1)
         check_whole("max_steps", self.max_steps, 1, MAX_STEPS)
         check_whole("seed", self.seed, 0, MAX_SEED)
-        if self.threads is not None:
-            check_whole("threads", self.threads, 1)
+        for name in ("threads", "evaluators"):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), 1)
         if self.preset is not None and not _is_word(self.preset):
             raise InvalidInputError(
                 f"preset is {given(self.preset)}; expected a name of letters, digits, - and _"
@@ -207,7 +219,7 @@ class RunConfig:
         return cls.from_json(text, str(path))
 
     def differences(self, other: RunConfig) -> list[str]:
-        """Say in which settings that matter `other` differs; None for threads fits any.
+        """Say in which settings that matter `other` differs; None fits any in `SHARES`.
 
         Where both know all settings of their agents these count, whichever of them were given
         and whichever were defaults at the time.
@@ -221,7 +233,7 @@ class RunConfig:
                 continue
             if item.name == "resolved":
                 found += _option_differences(mine, theirs, other.options)
-            elif item.name != "threads" or None not in (mine, theirs):
+            elif item.name not in SHARES or None not in (mine, theirs):
                 found.append(f"{item.name}: {_plain(mine)} and now {_plain(theirs)}")
         return found
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from queue import Empty
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +19,11 @@ from everlearn.continual_bench.video import Film, check_path
 from everlearn.experiment import protocol
 from everlearn.experiment.config import RunConfig
 from everlearn.experiment.heldout import HORIZON, HeldOutSet, has_script, heldout_set, model_error
+from everlearn.experiment.helpers import HelperLostError, Helpers, Outcomes, Unit
 from everlearn.protocols import Agent
+
+POLL = 0.1
+"""Seconds between two looks at a stop signal while helpers end their episodes."""
 
 
 class LearningAgent(Agent, Protocol):
@@ -48,6 +55,10 @@ class Evaluator:
         Called after every evaluation episode with its task and success.
     videos
         Folder to film every episode into, as ``door-open-03-failed.mp4``; None films nothing.
+    helpers
+        Processes that play some of the episodes.
+    notify
+        Told of a helper that died.
     """
 
     def __init__(
@@ -56,6 +67,8 @@ class Evaluator:
         should_stop: Stop = lambda: False,
         on_episode: OnEvaluated = lambda task, success: None,
         videos: Path | None = None,
+        helpers: Helpers | None = None,
+        notify: Callable[[str], None] = lambda text: None,
     ) -> None:
         if videos is not None:
             check_path(videos / "any.mp4")
@@ -63,42 +76,91 @@ class Evaluator:
         self._videos = videos
         self._should_stop = should_stop
         self._on_episode = on_episode
+        self._helpers, self._notify = helpers, notify
         self._env: ContinualBenchEnv | None = None
         self._heldout: dict[str, HeldOutSet] = {}
 
-    def success_rate(self, agent: LearningAgent, task: str, done: int, episodes: int) -> float:
-        """Share of `episodes` of `task` that the agent solves after `done` training episodes."""
+    def success_rates(
+        self,
+        agent: LearningAgent,
+        tasks: Sequence[str],
+        done: int,
+        episodes: int,
+        snapshot: Path | None = None,
+    ) -> dict[str, float]:
+        """Share of `episodes` of each task that the agent solves.
+
+        Parameters
+        ----------
+        agent
+            Who is evaluated, after `done` training episodes.
+        tasks, done, episodes
+            Names, and what the seeds are made from.
+        snapshot
+            Where helpers find the same agent; without one they are left alone.
+        """
+        units = deque((task, episode) for task in tasks for episode in range(episodes))
+        solved = dict.fromkeys(tasks, 0)
+        for (task, _), success in self._outcomes(agent, done, units, snapshot):
+            solved[task] += success
+            self._on_episode(task, success)
+        return {task: count / episodes for task, count in solved.items()}
+
+    def _outcomes(
+        self, agent: LearningAgent, done: int, units: deque[Unit], snapshot: Path | None
+    ) -> Iterator[tuple[Unit, bool]]:
+        if self._helpers is None or snapshot is None:
+            for unit in units:
+                yield unit, self.episode(agent, unit[0], done, unit[1])
+            return
+        missing = len(units)
+        with self._helpers.taking(units, snapshot) as found:
+            while missing:
+                try:
+                    unit = units.popleft()
+                except IndexError:  # all are taken: wait for those that helpers have
+                    pass
+                else:
+                    missing -= 1
+                    yield unit, self.episode(agent, unit[0], done, unit[1])
+                for outcome in _ready(found, wait=not units and missing > 0):
+                    if isinstance(outcome, HelperLostError):
+                        self._notify(f"going on without a helper in evaluations: {outcome}")
+                    else:
+                        missing -= 1
+                        yield outcome
+                if self._should_stop():
+                    raise StoppedError
+
+    def episode(self, agent: LearningAgent, task: str, done: int, episode: int) -> bool:
+        """Whether the agent solves an episode of `task` after `done` training episodes."""
         if self._env is None:
             self._env = ContinualBenchEnv(
                 task,
                 reset_noise=self.config.reset_noise,
                 render_mode="rgb_array" if self._videos else None,
             )
-        solved = 0
-        for episode in range(episodes):
-            reset, acting = protocol.evaluation_seeds(self.config, done, task, episode)
-            copy = agent.evaluation_copy(acting)
-            copy.begin_task(task, TASKS.get(task).objective())
-            at: dict[str, Any] = {"seed": reset, "options": {"task": task}}
-            film = None
-            if self._videos is not None:
-                self._env.reset(**at)
-                film = Film(self._env)
-            outcome = run_episode(
-                copy,
-                self._env,
-                **at,
-                explore=False,
-                max_steps=self.config.max_steps,
-                on_step=partial(self._after_step, film),
-            )
-            success = bool(outcome.info["success"])
-            solved += success
-            self._on_episode(task, success)
-            if film is not None and self._videos is not None:
-                how = "solved" if success else "failed"
-                film.write(self._videos / f"{task}-{episode + 1:02d}-{how}.mp4")
-        return solved / episodes
+        reset, acting = protocol.evaluation_seeds(self.config, done, task, episode)
+        copy = agent.evaluation_copy(acting)
+        copy.begin_task(task, TASKS.get(task).objective())
+        at: dict[str, Any] = {"seed": reset, "options": {"task": task}}
+        film = None
+        if self._videos is not None:
+            self._env.reset(**at)
+            film = Film(self._env)
+        outcome = run_episode(
+            copy,
+            self._env,
+            **at,
+            explore=False,
+            max_steps=self.config.max_steps,
+            on_step=partial(self._after_step, film),
+        )
+        success = bool(outcome.info["success"])
+        if film is not None and self._videos is not None:
+            how = "solved" if success else "failed"
+            film.write(self._videos / f"{task}-{episode + 1:02d}-{how}.mp4")
+        return success
 
     def model_lines(self, agent: Any, tasks: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         """Facts about the agent's world model on the fixed set of each task, if it has one."""
@@ -120,7 +182,9 @@ class Evaluator:
             }
 
     def close(self) -> None:
-        """Free the environment."""
+        """Free the environment and end the helpers."""
+        if self._helpers is not None:
+            self._helpers.close()
         if self._env is not None:
             self._env.close()
             self._env = None
@@ -130,3 +194,12 @@ class Evaluator:
             raise StoppedError
         if film is not None:
             film()
+
+
+def _ready(outcomes: Outcomes, *, wait: bool) -> Iterator[tuple[Unit, bool] | HelperLostError]:
+    """Give what helpers have found, after a little waiting for the first of it if `wait`."""
+    with suppress(Empty):
+        if wait:
+            yield outcomes.get(timeout=POLL)
+        while True:
+            yield outcomes.get_nowait()

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import deque
 from contextlib import suppress
@@ -16,12 +15,13 @@ from typing import IO
 
 from everlearn.errors import InvalidInputError
 from everlearn.experiment.job import Job, Outcome, Resources
-from everlearn.experiment.threads import pinned, processors, thread_environment
+from everlearn.experiment.processes import how_it_ended, start
+from everlearn.experiment.threads import pinned, processors
 
 POLL = 0.05
 """Seconds between two looks at the processes."""
 
-WORKER = (sys.executable, "-m", "everlearn.experiment.worker")
+WORKER = "everlearn.experiment.worker"
 
 
 @dataclass(frozen=True)
@@ -97,15 +97,7 @@ class Pool:
         self.logs.mkdir(parents=True, exist_ok=True)
         log = (self.logs / f"{job.name.replace('/', '-')}.log").open("ab")
         with pinned(cores):
-            process = subprocess.Popen(
-                WORKER,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, **thread_environment(self.threads)},
-                # A terminal sends its signals to a whole group; who stops is decided here.
-                start_new_session=True,
-            )
+            process = start(WORKER, self.threads, log)
         self._running.append(_Running(job, process, cores, log))
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # if it died already, `wait` says so
@@ -126,16 +118,7 @@ class Pool:
         try:
             return Outcome(**json.loads(said))
         except (ValueError, TypeError):  # it said nothing, or not to the end
-            return Outcome("crashed", f"{_death(process.returncode)}; see {one.log.name}")
-
-
-def _death(code: int) -> str:
-    if code >= 0:
-        return f"the process ended with code {code} and no word"
-    try:
-        return f"the process was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"the process was killed by signal {-code}"
+            return Outcome("crashed", f"{how_it_ended(process.returncode)}; see {one.log.name}")
 
 
 def _fitting(cores: int, resources: Resources, workers: int | None) -> int:

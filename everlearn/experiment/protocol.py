@@ -12,7 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from everlearn.experiment.config import EvaluationSchedule, RunConfig
+from everlearn.experiment.config import (
+    MANY_EPISODES,
+    MAX_EVALUATORS,
+    EvaluationSchedule,
+    RunConfig,
+)
 
 STREAMS = {"agent": 0, "environment": 1, "evaluation": 2}
 """The named generators into which a run's seed fans out."""
@@ -61,6 +66,12 @@ def evaluation_total(config: RunConfig, done: int = 0) -> int:
         evaluation_episodes(config, w) * len(seen_tasks(config, w))
         for w in range(done + 1, config.episodes + 1)
     )
+
+
+def default_evaluators(config: RunConfig, threads: int) -> int:
+    """Return how many processes evaluate if nobody says it; see `RunConfig.evaluators`."""
+    many = evaluation_total(config) >= MANY_EPISODES
+    return min(threads, MAX_EVALUATORS) if many else 1
 
 
 def agent_seed(config: RunConfig) -> int:

@@ -12,6 +12,7 @@ from everlearn.experiment import protocol
 from everlearn.experiment.checkpoint import RunState, newest_usable
 from everlearn.experiment.config import RunConfig
 from everlearn.experiment.evaluation import Evaluator, LearningAgent
+from everlearn.experiment.helpers import evaluator_threads, helpers_for
 from everlearn.experiment.run import make, restore_agent
 from everlearn.experiment.store import CHECKPOINTS, CONFIG, Notify
 from everlearn.experiment.threads import check_threads, limited_threads
@@ -59,11 +60,11 @@ def evaluate_run(
     config, state, agent = load_run(run, notify)
     check_threads(config.threads)
     chosen = protocol.seen_tasks(config, state.episode) if tasks is None else tasks
+    helpers = helpers_for(config) if videos is None else None
+    snapshot = Path(run) / CHECKPOINTS / state.name
     with (
-        closing(Evaluator(config, videos=videos)) as evaluator,
-        limited_threads(config.threads),
+        closing(Evaluator(config, videos=videos, helpers=helpers, notify=notify)) as evaluator,
+        limited_threads(evaluator_threads(config) if helpers else config.threads),
     ):
-        rates = {
-            task: evaluator.success_rate(agent, task, state.episode, episodes) for task in chosen
-        }
+        rates = evaluator.success_rates(agent, chosen, state.episode, episodes, snapshot)
     return state.episode, rates

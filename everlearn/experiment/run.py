@@ -36,6 +36,7 @@ from everlearn.experiment.checkpoint import (
 )
 from everlearn.experiment.config import RunConfig
 from everlearn.experiment.evaluation import Evaluator, LearningAgent, StoppedError
+from everlearn.experiment.helpers import evaluator_threads, helpers_for
 from everlearn.experiment.listeners import Listener, Listeners, listeners_for
 from everlearn.experiment.options import check_options, resolved_options
 from everlearn.experiment.signals import Stop, stop_on_signals
@@ -119,9 +120,6 @@ class _Runner:
         self.folder, self.config = folder, folder.config
         self.env, self.agent = env, agent
         self.listeners, self.stop = listeners, stop
-        self.evaluator = Evaluator(
-            self.config, lambda: stop.number is not None, listeners.evaluated
-        )
 
     def run(self) -> RunResult:
         state, offset, lines = self._restore()
@@ -129,14 +127,26 @@ class _Runner:
         self.saved, self.saved_at = state, time.monotonic()
         with (
             closing(self.log),
-            closing(self.evaluator),
+            closing(self._evaluator(state)) as self.evaluator,
             self.listeners.during(self.config, self.folder.path, lines),
         ):
             state = self._loop(state)
             # Also at the end: the state after the last evaluation is what `eval` starts from.
             self._snapshot(state)
-        finished = state.episode == self.config.episodes and state.evaluated
+        finished = self._is_over(state)
         return RunResult(state, finished, None if finished else self.stop.number)
+
+    def _is_over(self, state: RunState) -> bool:
+        return state.episode == self.config.episodes and state.evaluated
+
+    def _evaluator(self, state: RunState) -> Evaluator:
+        return Evaluator(
+            self.config,
+            lambda: self.stop.number is not None,
+            self.listeners.evaluated,
+            helpers=None if self._is_over(state) else helpers_for(self.config),
+            notify=self.listeners.message,
+        )
 
     def _loop(self, state: RunState) -> RunState:
         config = self.config
@@ -195,9 +205,14 @@ class _Runner:
         when = {"episode": done, "step": state.step}
         tasks = protocol.seen_tasks(config, done)
         episodes = protocol.evaluation_episodes(config, done)
+        snapshot = None
+        if (config.evaluators or 1) > 1:
+            self._snapshot(state)  # what helpers take the agent from
+            snapshot = self.folder.checkpoints / state.name
+        with limited_threads(evaluator_threads(config)):
+            rates = self.evaluator.success_rates(self.agent, tasks, done, episodes, snapshot)
         lines: list[Line] = []
-        for task in tasks:
-            rate = self.evaluator.success_rate(self.agent, task, done, episodes)
+        for task, rate in rates.items():
             found = {"task": task, "success_rate": rate, "episodes": episodes}
             lines.append({"kind": "eval", **when, **found})
         for facts in self.evaluator.model_lines(self.agent, tasks):

@@ -24,6 +24,7 @@ from everlearn.experiment.config import RunConfig
 from everlearn.experiment.lines import Line, parse_lines
 from everlearn.experiment.lock import locked
 from everlearn.experiment.machine import environment_facts
+from everlearn.experiment.protocol import default_evaluators
 from everlearn.experiment.threads import available_threads, check_threads
 from everlearn.protocols import FloatArray
 
@@ -62,7 +63,7 @@ class RunFolder:
     path
         Where it is.
     config
-        As stored: the number of threads is decided.
+        As stored: the numbers of threads and evaluators are decided.
     """
 
     path: Path
@@ -146,7 +147,12 @@ def open_run(path: Path, config: RunConfig, fresh: bool, notify: Notify) -> Iter
         stored = check_folder(path, config, fresh)  # again: now nobody else can change it
         threads = config.threads or (stored.threads if stored else None) or available_threads()
         check_threads(threads)
-        config = dataclasses.replace(config, threads=threads)
+        evaluators = (
+            config.evaluators
+            or (stored.evaluators if stored else None)
+            or default_evaluators(config, threads)
+        )
+        config = dataclasses.replace(config, threads=threads, evaluators=evaluators)
         if stored is not None and stored.resolved is None:
             # What the defaults were when it began is not known; today's would be a guess.
             config = dataclasses.replace(config, resolved=None)

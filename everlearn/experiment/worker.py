@@ -12,36 +12,27 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
 from everlearn.experiment.job import Job, run_job
-
-_INPUT, _OUTPUT, _ERRORS = 0, 1, 2
+from everlearn.experiment.processes import claim_output, input_lines
 
 
 def main() -> None:
     """Do the job that standard input brings."""
-    # Nothing that a library prints may be taken for the outcome.
-    answer = os.dup(_OUTPUT)
-    os.dup2(_ERRORS, _OUTPUT)
-    job = Job.from_json(_read_line())
-    threading.Thread(target=_stop_when_alone, daemon=True).start()
+    answers = claim_output()
+    lines = input_lines()
+    text = next(lines, None)
+    if text is None:
+        raise SystemExit("the job never came: standard input was closed")
+    job = Job.from_json(text)
+    threading.Thread(target=_stop_when_alone, args=(lines,), daemon=True).start()
     outcome = run_job(job)
-    os.write(answer, json.dumps(dataclasses.asdict(outcome)).encode() + b"\n")
+    os.write(answers, json.dumps(dataclasses.asdict(outcome)).encode() + b"\n")
 
 
-def _read_line() -> str:
-    """Read up to the end of a line, without a buffer: a thread reads on from there."""
-    found = bytearray()
-    while not found.endswith(b"\n"):
-        piece = os.read(_INPUT, 1)
-        if not piece:
-            raise SystemExit("the job never came: standard input was closed")
-        found += piece
-    return found.decode()
-
-
-def _stop_when_alone() -> None:
-    while os.read(_INPUT, 1024):
+def _stop_when_alone(lines: Iterator[str]) -> None:
+    for _ in lines:
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 

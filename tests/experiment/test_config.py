@@ -59,6 +59,8 @@ def test_a_config_from_a_newer_version_is_refused():
         ({"seed": -1}, InvalidInputError),
         ({"seed": True}, InvalidInputError),
         ({"threads": 0}, InvalidInputError),
+        ({"evaluators": 0}, InvalidInputError),
+        ({"evaluators": 1.5}, InvalidInputError),
         ({"reset_noise": 1.0}, InvalidInputError),
         ({"checkpoint_seconds": -1}, InvalidInputError),
         ({"record": "yes"}, InvalidInputError),
