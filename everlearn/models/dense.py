@@ -1,9 +1,10 @@
 """Imagination with a network of dense layers, compiled: one pass for the whole horizon.
 
-A block of `COLUMNS` candidates goes through all layers and all steps while its activations stay
-near the processor. Activations lie feature by feature, candidates side by side; a tile of
-`ROWS` outputs times `VECTORS` vectors of candidates is summed up in registers, which reads each
-number from memory once for many multiplications. Weights are packed in that order beforehand.
+A block of up to `VECTORS` vectors of candidates goes through all layers and all steps while its
+activations stay near the processor. Activations lie feature by feature, candidates side by side;
+a tile of `ROWS` outputs times `VECTORS` vectors of candidates is summed up in registers, which
+reads each number from memory once for many multiplications. Weights are packed in that order
+beforehand.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import get_num_threads, njit, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -25,11 +26,9 @@ from everlearn.models.simd import LANES, Vectors
 ROWS, VECTORS = 5, 5
 """A tile: its 25 sums, 5 vectors of inputs and one of weights fill the 32 vector registers."""
 
-COLUMNS = VECTORS * LANES
-"""Candidates in a block."""
-
-_ROWS, _VECTORS = (0,) * ROWS, (0,) * VECTORS
-"""Their lengths are known when kernels are compiled."""
+_ROWS, _WIDE, _NARROW = (0,) * ROWS, (0,) * VECTORS, (0,) * (VECTORS - 1)
+"""Their lengths are known when kernels are compiled: tiles are one vector narrower where that
+is enough, as it is for two of the three blocks of 200 candidates."""
 
 Floats = npt.NDArray[np.float32]
 
@@ -81,9 +80,8 @@ def imagine(
     ``scaling[2, I]`` holds centre and multiplier of the inputs; the last layer's outputs are
     changes of the state. ``memories[N, M]`` is advanced in place.
     """
-    _imagine(
-        states, actions, memories, *layers, scaling, limits, kind, whole, real, _ROWS, _VECTORS
-    )
+    given = (states, actions, memories, *layers, scaling, limits, kind, whole, real)
+    _imagine(_ROWS, _WIDE, _NARROW, get_num_threads(), given)
 
 
 @intrinsic
@@ -161,6 +159,8 @@ def _aligned(rows: int, columns: int) -> Any:
 def _imagine_block(
     start: int,
     stop: int,
+    rows: Any,
+    vectors: Any,
     states: Any,
     actions: Any,
     memories: Any,
@@ -173,10 +173,8 @@ def _imagine_block(
     kind: int,
     whole: Any,
     real: Any,
-    rows: Any,
-    vectors: Any,
 ) -> None:
-    """Imagine candidates ``start`` to ``stop``, at most `COLUMNS`, along the whole horizon."""
+    """Imagine candidates ``start`` to ``stop``, which fit into `vectors`, to the horizon."""
     height, columns = len(rows), len(vectors) * LANES
     widest = max(inputs.max(), tiles.max() * height)
     # Columns without a candidate hold zero inputs; their predictions are never read.
@@ -212,41 +210,16 @@ def _imagine_block(
 
 
 @njit(cache=True, parallel=True, fastmath=FAST)
-def _imagine(
-    states: Any,
-    actions: Any,
-    memories: Any,
-    weights: Any,
-    biases: Any,
-    inputs: Any,
-    tiles: Any,
-    scaling: Any,
-    limits: Any,
-    kind: int,
-    whole: Any,
-    real: Any,
-    rows: Any,
-    vectors: Any,
-) -> None:
-    total = states.shape[0]
-    blocks = (total + len(vectors) * LANES - 1) // (len(vectors) * LANES)
+def _imagine(rows: Any, wide: Any, narrow: Any, threads: int, given: Any) -> None:
+    total = given[0].shape[0]
+    count = (total + LANES - 1) // LANES
+    blocks = (count + len(wide) - 1) // len(wide)
+    # Even shares, and as many for every thread: they should end together.
+    blocks = min(count, (blocks + threads - 1) // threads * threads)
     for b in prange(blocks):
-        # Even shares: two threads should end together.
-        _imagine_block(
-            b * total // blocks,
-            (b + 1) * total // blocks,
-            states,
-            actions,
-            memories,
-            weights,
-            biases,
-            inputs,
-            tiles,
-            scaling,
-            limits,
-            kind,
-            whole,
-            real,
-            rows,
-            vectors,
-        )
+        start = b * count // blocks * LANES
+        stop = min(total, (b + 1) * count // blocks * LANES)
+        if stop - start > len(narrow) * LANES:
+            _imagine_block(start, stop, rows, wide, *given)
+        else:
+            _imagine_block(start, stop, rows, narrow, *given)

@@ -67,10 +67,19 @@ def case(count: int, hidden: list[int], size: int = 7, horizon: int = 4) -> tupl
     return (*network([inputs, *hidden, size]), scaling, obs, actions, 3.0)
 
 
-@pytest.mark.parametrize("count", [1, 79, 80, 81, 150, 401])
+@pytest.mark.parametrize("count", [1, 16, 17, 64, 65, 80, 81, 150, 200, 401])
 def test_any_number_of_candidates(count: int) -> None:
     given = case(count, [11, 20])
     np.testing.assert_allclose(compiled(*given), plain(*given), atol=2e-5)
+
+
+def test_company_changes_no_bit() -> None:
+    # 200 candidates are a wide block and two narrow ones; a few are a narrow one.
+    *network_, obs, actions, bound = case(200, [20, 20])
+    together = compiled(*network_, obs, actions, bound)
+    for part in (slice(0, 1), slice(70, 90), slice(120, 200)):
+        alone = compiled(*network_, obs[part], actions[part], bound)
+        np.testing.assert_array_equal(alone, together[part])
 
 
 @pytest.mark.parametrize("hidden", [[], [1], [5, 4], [200, 200, 200, 200], [3, 33]])
