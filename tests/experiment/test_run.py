@@ -254,6 +254,8 @@ def test_another_machine_is_noted(tmp_path):
     facts = json.loads((folder / "environment.json").read_text())
     assert facts["versions"]["numpy"] == np.__version__
     assert facts["threads"] == 1
+    built_with = np.show_config(mode="dicts")["Build Dependencies"]["blas"]["version"]
+    assert any(f" {built_with[:6]} " in f"{name} " for name in facts["linear_algebra"])
     facts["processor"] = "abacus"
     (folder / "environment.json").write_text(json.dumps(facts))
     execute(tiny(), folder)
