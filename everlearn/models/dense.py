@@ -4,7 +4,8 @@ A block of up to `VECTORS` vectors of candidates goes through all layers and all
 activations stay near the processor. Activations lie feature by feature, candidates side by side;
 a tile of `ROWS` outputs times `VECTORS` vectors of candidates is summed up in registers, which
 reads each number from memory once for many multiplications. Weights are packed in that order
-beforehand.
+beforehand. What is zero for a whole block, as rectified units often are where all candidates start
+from one state, is left out of the next layer's sums, which it would not change.
 """
 
 from __future__ import annotations
@@ -89,24 +90,30 @@ def _tile(
     typingctx: Any,
     out: Any,
     row: Any,
+    first: Any,
     weights: Any,
     place: Any,
     biases: Any,
     line: Any,
     inputs: Any,
+    order: Any,
     count: Any,
     rectify: Any,
+    names: Any,
     rows: Any,
     vectors: Any,
 ) -> Any:
-    """``out[row + r] = bias[line + r] + sum_i weights[place + i R + r] inputs[i]``, all columns.
+    """``bias[line + r] + sum_k weights[place + order[k] R + r] inputs[k]``, all columns.
 
-    The sums of all columns and of as many rows as the tuple `rows` is long; negative ones
-    become zero if `rectify`, and NaN stays NaN.
+    The sums over `count` inputs, of all columns and of as many rows as the tuple `rows` is long;
+    negative ones become zero if `rectify`, and NaN stays NaN. They follow each other in `out` from
+    `row` on, without the rectified rows that are zero in all columns, and their numbers, the first
+    of the tile's being `first`, in `names`. Returns the row after the last of them.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        out_, row_, weights_, place_, biases_, line_, inputs_, count_, rectify_, _, _ = args
+        out_, row_, first_, weights_, place_, biases_, line_ = args[:7]
+        inputs_, order_, count_, rectify_, names_ = args[7:12]
         v = Vectors(context, builder, inputs.dtype)
         index = row_.type
         zero = ir.Constant(index, 0)
@@ -122,30 +129,40 @@ def _tile(
                 builder.store(bias, total)
         source = v.pointer(weights, weights_, [place_])
         table = v.pointer(inputs, inputs_, [zero, zero])
+        places = v.pointer(order, order_, [zero])
         with cgutils.for_range(builder, count_) as loop:
+            chosen = builder.load(builder.gep(places, [loop.index]))
             values = builder.gep(table, [builder.mul(loop.index, width)])
             loaded = [v.load(builder.gep(values, [lane])) for lane in lanes]
-            factors = builder.gep(source, [builder.mul(loop.index, height)])
+            factors = builder.gep(source, [builder.mul(chosen, height)])
             for r, sums in enumerate(totals):
                 factor = v.splat(builder.load(builder.gep(factors, [ir.Constant(index, r)])))
                 for value, total in zip(loaded, sums, strict=True):
                     builder.store(v.fma(factor, value, builder.load(total)), total)
         nothing = v.constant(0.0)
         for r, sums in enumerate(totals):
-            target = v.pointer(out, out_, [builder.add(row_, ir.Constant(index, r)), zero])
+            target = v.pointer(out, out_, [row_, zero])
+            seen = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [0] * LANES)
             for lane, total in zip(lanes, sums, strict=True):
                 value = builder.load(total)
                 negative = builder.and_(
                     v.splat(rectify_), builder.fcmp_ordered("<", value, nothing)
                 )
-                v.store(builder.select(negative, nothing, value), builder.gep(target, [lane]))
-        return context.get_dummy_value()
+                value = builder.select(negative, nothing, value)
+                v.store(value, builder.gep(target, [lane]))
+                # True for NaN too.
+                seen = builder.or_(seen, builder.fcmp_unordered("!=", value, nothing))
+            number = builder.add(first_, ir.Constant(index, r))
+            builder.store(number, v.pointer(names, names_, [row_]))
+            bits = builder.bitcast(seen, ir.IntType(LANES))
+            some = builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
+            kept = builder.or_(some, builder.not_(rectify_))
+            row_ = builder.add(row_, builder.zext(kept, index))
+        return row_
 
     whole = types.intp
-    signature = types.void(
-        out, whole, weights, whole, biases, whole, inputs, whole, types.boolean, rows, vectors
-    )
-    return signature, codegen
+    given = (out, whole, whole, weights, whole, biases, whole, inputs, order, whole)
+    return whole(*given, types.boolean, names, rows, vectors), codegen
 
 
 @njit(cache=True)
@@ -179,31 +196,41 @@ def _imagine_block(
     widest = max(inputs.max(), tiles.max() * height)
     # Columns without a candidate hold zero inputs; their predictions are never read.
     before, after = _aligned(widest, columns), _aligned(widest, columns)
+    order, names = np.empty(widest, np.int64), np.empty(widest, np.int64)
     count = stop - start
     for step in range(actions.shape[1]):
         assemble_step(
             start, count, step, states, actions, memories, scaling, kind, whole, real, before
         )
+        used = inputs[0]
+        order[:used] = np.arange(used)
         place = 0
         line = 0
         for layer in range(len(tiles)):
+            filled = 0
             for tile in range(tiles[layer]):
-                _tile(
+                filled = _tile(
                     after,
+                    filled,
                     tile * height,
                     weights,
                     place,
                     biases,
                     line,
                     before,
-                    inputs[layer],
+                    order,
+                    used,
                     layer < len(tiles) - 1,
+                    names,
                     rows,
                     vectors,
                 )
                 place += inputs[layer] * height
                 line += height
-            before, after = after, before
+            # Rows that only fill the last tile are zero, but for what is not a number.
+            while layer < len(tiles) - 1 and filled and names[filled - 1] >= inputs[layer + 1]:
+                filled -= 1
+            before, after, order, names, used = after, before, names, order, filled
         advance_step(
             start, count, step, states, actions, memories, before.T, limits, kind, whole, real
         )

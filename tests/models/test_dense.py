@@ -82,6 +82,39 @@ def test_company_changes_no_bit() -> None:
         np.testing.assert_array_equal(alone, together[part])
 
 
+@pytest.mark.parametrize("shut", ["some", "all", "none"])
+def test_units_that_are_shut_for_all(shut: str) -> None:
+    matrices, biases, scaling, obs, actions, bound = case(200, [30, 30, 30])
+    for bias in biases[:-1]:
+        bias[{"some": slice(3, 20), "all": slice(None), "none": slice(0)}[shut]] = -100.0
+    if shut == "none":
+        for bias in biases[:-1]:
+            bias += 100.0
+    scaling[1, 2] = 0.0  # an input that is zero for all
+    bound = 1e6
+    given = (matrices, biases, scaling, obs, actions, bound)
+    np.testing.assert_allclose(compiled(*given), plain(*given), rtol=1e-4, atol=1e-4)
+
+
+def test_one_candidate_keeps_a_unit_open() -> None:
+    # A unit that only the last of 80 opens counts for it, and for it alone.
+    matrices, biases, scaling, obs, actions, _ = case(80, [6, 6])
+    biases[0][2] = -50.0
+    matrices[0][2] = 0.0
+    matrices[0][2, 0] = 1.0
+    scaling[:, 0] = 0.0, 1.0
+    obs[:, 0] = 0.0
+    obs[79, 0] = 51.0
+    matrices[1][:, 2] = 10.0
+    given = (matrices, biases, scaling, obs, actions[:, :1], 1e6)
+    expected = plain(*given)
+    np.testing.assert_allclose(compiled(*given), expected, rtol=1e-4, atol=1e-4)
+    matrices[1][:, 2] = 0.0
+    without = plain(*given)
+    np.testing.assert_array_equal(without[:79], expected[:79])
+    assert np.abs(without[79, 1] - expected[79, 1]).max() > 1e-2
+
+
 @pytest.mark.parametrize("hidden", [[], [1], [5, 4], [200, 200, 200, 200], [3, 33]])
 def test_any_layers(hidden: list[int]) -> None:
     given = case(33, hidden)
@@ -104,9 +137,13 @@ def test_threads_change_no_bit() -> None:
     np.testing.assert_array_equal(found[0], found[-1])
 
 
-def test_what_is_not_a_number_stays_so_and_where_it_is() -> None:
-    matrices, biases, scaling, obs, actions, bound = case(90, [20])
+@pytest.mark.parametrize("hidden", [[20], [11, 7]])
+def test_what_is_not_a_number_stays_so_and_where_it_is(hidden: list[int]) -> None:
+    matrices, biases, scaling, obs, actions, bound = case(90, hidden)
     obs[85, 2] = np.nan
     states = compiled(matrices, biases, scaling, obs, actions, bound)
     assert np.isnan(states[85, 1:]).all()
-    assert np.isfinite(np.delete(states, 85, axis=0)).all()
+    others = np.delete(states, 85, axis=0)
+    obs[85, 2] = 0.0
+    expected = compiled(matrices, biases, scaling, obs, actions, bound)
+    np.testing.assert_array_equal(others, np.delete(expected, 85, axis=0))
