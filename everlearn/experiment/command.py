@@ -8,6 +8,7 @@ from typing import Any
 
 from everlearn.experiment.config import RunConfig
 from everlearn.experiment.presets import PRESETS, preset_config
+from everlearn.experiment.protocol import default_evaluators
 
 _FLAGS = {
     "tasks": "--tasks",
@@ -38,10 +39,13 @@ def command_for(config: RunConfig, out: str | None = None) -> str:
     if known:
         base = preset_config(str(config.preset), config.agent)
         words += ["--preset", str(config.preset)]
+    if config.threads is not None:
+        # What a run decides for itself need not be said.
+        base = dataclasses.replace(base, evaluators=default_evaluators(config, config.threads))
     words += ["--seed", str(config.seed)]
     for name, flag in _FLAGS.items():
         value = getattr(config, name)
-        if name != "seed" and value != getattr(base, name):
+        if name != "seed" and value is not None and value != getattr(base, name):
             words += [flag, _word(value)]
     for item in dataclasses.fields(config.evaluation):
         value = getattr(config.evaluation, item.name)

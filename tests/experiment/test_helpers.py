@@ -181,6 +181,9 @@ def test_who_evaluates_if_nobody_says(tmp_path):
 def test_the_number_is_part_of_a_run_and_of_its_command():
     two = tiny(evaluators=2)
     assert "--evaluators 2" in command_for(two)
+    # Decided by the run itself, or from before there was a choice: nothing to say.
+    for decided in (1, None):
+        assert "--evaluators" not in command_for(tiny(evaluators=decided))
     assert tiny(evaluators=1).differences(two) == ["evaluators: 1 and now 2"]
     assert tiny().differences(two) == []
     assert RunConfig.from_json(two.to_json()) == two
