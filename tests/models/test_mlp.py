@@ -228,6 +228,19 @@ def test_at_a_boundary_data_are_dropped_or_not() -> None:
         assert len(model.storage) == left
 
 
+def test_a_coreset_is_perfect_memory_to_the_bit_until_it_is_full() -> None:
+    whole, room, full = small(), small(Coreset(capacity=150)), small(Coreset(capacity=149))
+    for model in (whole, room, full):
+        feed(model, walk(150))
+    weights = [
+        [parameter.detach().numpy() for parameter in model.trainer.parameters]
+        for model in (whole, room, full)
+    ]
+    for kept, same in zip(weights[0], weights[1], strict=True):
+        np.testing.assert_array_equal(kept, same)
+    assert not np.array_equal(weights[0][0], weights[2][0])
+
+
 @pytest.mark.parametrize("name", STRATEGIES.names())
 @pytest.mark.parametrize("steps", [0, 1, 3])
 def test_a_task_may_end_before_the_first_training(name: str, steps: int) -> None:
