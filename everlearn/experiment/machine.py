@@ -1,9 +1,10 @@
-"""What the bits of a run depend on beside its config: versions, processor, kernels, threads."""
+"""What the bits of a run depend on beside its config: code, versions, processor, threads."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import platform
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from everlearn.experiment.config import RunConfig
 
+PACKAGE = Path(__file__).parents[1]
 PACKAGES = ("everlearn", "numpy", "numba", "scipy", "mujoco", "metaworld", "gymnasium", "torch")
 
 
@@ -28,8 +30,39 @@ def environment_facts(config: RunConfig) -> dict[str, Any]:
         "processor": processor(),
         "linear_algebra": linear_algebra(),
         "threads": config.threads,
+        "commit": commit(PACKAGE),
         "versions": versions,
     }
+
+
+def commit(folder: Path) -> str | None:
+    """Return the commit that a folder's files are from, ``-changed`` if they differ from it.
+
+    None where they are not kept in git, as those of an installed package are not.
+    """
+    # A folder within a checkout need not belong to it: think of a virtual environment.
+    if not _git(folder, "ls-files", "."):
+        return None
+    name = _git(folder, "rev-parse", "--short=10", "HEAD")
+    changes = _git(folder, "status", "--porcelain", ".")
+    if name is None or changes is None:
+        return None
+    return f"{name}-changed" if changes else name
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    """Return what git says of a folder; None where there is no git, or it has nothing to say."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
 
 
 def processor() -> str:

@@ -308,8 +308,8 @@ def _note_environment(file: Path, config: RunConfig, notify: Notify) -> None:
         known, changed = {**facts, "resumed_with": []}, []
     if changed:
         notify(
-            f"this machine differs from where the run started ({', '.join(changed)}); the last "
-            "bits of what follows may differ too"
+            f"code or machine differ from what the run had before ({', '.join(changed)}); the "
+            "last bits of what follows may differ too"
         )
         known["resumed_with"].append(facts)
     write_text(file, json.dumps(known, indent=2) + "\n")

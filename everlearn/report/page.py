@@ -308,6 +308,8 @@ def _versions(facts: Any) -> str:
         return "not known"
     versions = facts.get("versions")
     words = [f"Python {facts['python']}"] if facts.get("python") else []
+    if facts.get("commit"):
+        words.append(f"commit {facts['commit']}")
     if isinstance(versions, dict):
         words += [f"{name} {version}" for name, version in versions.items()]
     return ", ".join(words) or "not known"

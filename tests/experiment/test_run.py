@@ -248,7 +248,7 @@ def test_a_stored_config_from_a_newer_version_is_left_alone(tmp_path):
     assert (folder / "metrics.jsonl").read_bytes() == before
 
 
-def test_another_machine_is_noted(tmp_path):
+def test_other_code_or_another_machine_is_noted(tmp_path):
     folder = tmp_path / "run"
     execute(tiny(), folder)
     facts = json.loads((folder / "environment.json").read_text())
@@ -256,12 +256,14 @@ def test_another_machine_is_noted(tmp_path):
     assert facts["threads"] == 1
     built_with = np.show_config(mode="dicts")["Build Dependencies"]["blas"]["version"]
     assert any(f" {built_with[:6]} " in f"{name} " for name in facts["linear_algebra"])
-    facts["processor"] = "abacus"
+    now = facts["processor"], facts["commit"]
+    facts |= {"processor": "abacus", "commit": "0123456789"}
     (folder / "environment.json").write_text(json.dumps(facts))
     execute(tiny(), folder)
     noted = json.loads((folder / "environment.json").read_text())
-    assert noted["processor"] == "abacus"
-    assert len(noted["resumed_with"]) == 1
+    assert (noted["processor"], noted["commit"]) == ("abacus", "0123456789")
+    (resumed,) = noted["resumed_with"]
+    assert (resumed["processor"], resumed["commit"]) == now
 
 
 @pytest.mark.parametrize("name", AGENTS)
