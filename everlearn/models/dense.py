@@ -21,8 +21,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from everlearn.models.encoding import aligned_zeros
-from everlearn.models.kernels import FAST, advance_step, assemble_step
-from everlearn.models.simd import LANES, Vectors
+from everlearn.models.step_kernels import FAST, advance_step, aligned_empty, assemble_step
+from everlearn.models.vectors import LANES, Vectors
 
 ROWS, VECTORS = 5, 5
 """A tile: its 25 sums, 5 vectors of inputs and one of weights fill the 32 vector registers."""
@@ -166,13 +166,6 @@ def _tile(
 
 
 @njit(cache=True)
-def _aligned(rows: int, columns: int) -> Any:
-    buffer = np.zeros(rows * columns + LANES, np.float32)
-    skip = (-buffer.ctypes.data % 64) // buffer.itemsize
-    return buffer[skip : skip + rows * columns].reshape((rows, columns))
-
-
-@njit(cache=True)
 def _imagine_block(
     start: int,
     stop: int,
@@ -195,7 +188,11 @@ def _imagine_block(
     height, columns = len(rows), len(vectors) * LANES
     widest = max(inputs.max(), tiles.max() * height)
     # Columns without a candidate hold zero inputs; their predictions are never read.
-    before, after = _aligned(widest, columns), _aligned(widest, columns)
+    before, after = (
+        aligned_empty(widest, columns, weights),
+        aligned_empty(widest, columns, weights),
+    )
+    before[:], after[:] = 0, 0
     order, names = np.empty(widest, np.int64), np.empty(widest, np.int64)
     count = stop - start
     for step in range(actions.shape[1]):

@@ -19,6 +19,7 @@ from gymnasium import spaces
 from everlearn.checks import as_numbers
 from everlearn.errors import InvalidInputError
 from everlearn.models import kernels
+from everlearn.models.vectors import LANES
 from everlearn.protocols import FloatArray
 
 logger = logging.getLogger(__name__)
@@ -212,7 +213,7 @@ class LosseEncoding:
         Cells behind a closed gate are there too, with value 0; `opened` leaves them out.
         """
         count = len(inputs)
-        columns = np.zeros((self.projection.shape[1], padded(count, kernels.LANES)), self.dtype)
+        columns = np.zeros((self.projection.shape[1], padded(count, LANES)), self.dtype)
         columns[: self.inputs, :count] = inputs.T
         columns[self.inputs] = 1
         indices = np.empty((count, self.active), np.int64)

@@ -33,6 +33,7 @@ from everlearn.models.projections import (
     relative_places,
 )
 from everlearn.models.threads import Threads
+from everlearn.models.vectors import LANES
 from everlearn.protocols import Bodies, FloatArray
 
 logger = logging.getLogger(__name__)
@@ -312,7 +313,7 @@ class OnlineWorldModel(ImaginingModel):
                 compiled.whole,
                 compiled.real.astype(self.dtype),
                 self.learner.vectors,
-                min(MAX_BLOCK, padded(max(share, 1), kernels.LANES)),
+                min(MAX_BLOCK, padded(max(share, 1), LANES)),
             )
 
     # Learning --------------------------------------------------------------------------

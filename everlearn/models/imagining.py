@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.errors import InvalidInputError
-from everlearn.models import kernels
+from everlearn.models import step_kernels
 from everlearn.models.encoding import as_batch, as_box
 from everlearn.models.inputs import Batch, ModelInputs
 from everlearn.models.memory import CompiledMemory, Memory, NoMemory
@@ -114,7 +114,7 @@ class ImaginingModel(ABC):
             self._run(states, actions, memory, compiled)
             return states
         # A memory without compiled form: one step at a time, its features handed over.
-        given = CompiledMemory(kernels.GIVEN_FEATURES, np.zeros(0, np.int64), np.zeros(0))
+        given = CompiledMemory(step_kernels.GIVEN_FEATURES, np.zeros(0, np.int64), np.zeros(0))
         state: FloatArray = memory
         for step in range(actions.shape[1]):
             now, action = states[:, step].astype(np.float64), actions[:, step]

@@ -20,10 +20,10 @@ from scipy.linalg import lapack
 from everlearn.errors import MemoryLimitError
 from everlearn.models import update_kernels
 from everlearn.models.encoding import aligned_zeros, padded
-from everlearn.models.simd import LANES
 from everlearn.models.solver import BlockSolver, UnsolvableError
 from everlearn.models.statistics import Statistics
 from everlearn.models.threads import Threads
+from everlearn.models.vectors import LANES
 from everlearn.protocols import FloatArray
 
 logger = logging.getLogger(__name__)

@@ -4,8 +4,8 @@ An observation need not show the whole state: a hand that follows a commanded po
 that position. A memory is carried along real and imagined steps alike: it starts from an
 observation, advances by a step, and gives the model extra input features.
 
-A memory may also be compiled: `compiled` returns the tables that `kernels.memory_features`
-and `kernels.memory_advance` read. Without it imagination runs step by step in Python.
+A memory may also be compiled: `compiled` returns the tables that `step_kernels.memory_features`
+and `step_kernels.memory_advance` read. Without it imagination runs step by step in Python.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.errors import InvalidInputError
-from everlearn.models import kernels
+from everlearn.models import step_kernels
 from everlearn.models.encoding import box_bounds
 from everlearn.protocols import CommandedPosition, FloatArray
 from everlearn.registry import Registry
@@ -110,7 +110,7 @@ class NoMemory:
 
     def compiled(self) -> CompiledMemory:
         """Empty tables."""
-        return CompiledMemory(kernels.NO_MEMORY, np.zeros(0, np.int64), np.zeros(0))
+        return CompiledMemory(step_kernels.NO_MEMORY, np.zeros(0, np.int64), np.zeros(0))
 
 
 class CommandMemory:
@@ -181,7 +181,7 @@ class CommandMemory:
     def compiled(self) -> CompiledMemory:
         """``whole``: action then observation indices; ``real``: scale, gain, low, high."""
         return CompiledMemory(
-            kernels.COMMAND_MEMORY,
+            step_kernels.COMMAND_MEMORY,
             np.concatenate([self._action, self._observation]),
             np.concatenate([[self.commanded_position.scale, self.gain], self._low, self._high]),
         )
@@ -284,7 +284,7 @@ class MotionMemory:
         """As for `CommandMemory`; ``real`` goes on with the multipliers of displacements."""
         commands = self.commands.compiled()
         return CompiledMemory(
-            kernels.MOTION_MEMORY,
+            step_kernels.MOTION_MEMORY,
             commands.whole,
             np.concatenate([commands.real, self._multiplier]),
         )
@@ -366,7 +366,7 @@ class HistoryMemory:
     def compiled(self) -> CompiledMemory:
         """``real``: centre and multiplier of each number, in turns."""
         return CompiledMemory(
-            kernels.HISTORY_MEMORY,
+            step_kernels.HISTORY_MEMORY,
             np.zeros(0, np.int64),
             np.stack([self._centre, self._multiplier], axis=1).ravel(),
         )

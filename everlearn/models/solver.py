@@ -13,7 +13,8 @@ import numpy.typing as npt
 from scipy.linalg import lapack
 
 from everlearn.errors import EverlearnError
-from everlearn.models import simd, update_kernels
+from everlearn.models import update_kernels
+from everlearn.models.vectors import LANES
 from everlearn.protocols import FloatArray
 
 TOLERANCE = 1e-3
@@ -136,7 +137,7 @@ class BlockSolver:
         back: Callable[[FloatArray, FloatArray], FloatArray],
     ) -> tuple[FloatArray, npt.NDArray[np.float64]] | None:
         size = np.abs(right).max()
-        vectors = (0,) * (weights.shape[1] // simd.LANES)
+        vectors = (0,) * (weights.shape[1] // LANES)
         for _ in range(ATTEMPTS):
             step = back(factor, right)
             new = (weights + step).astype(weights.dtype)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-from everlearn.models.kernels import FAST
-from everlearn.models.simd import accumulate_row, subtract_run
+from everlearn.models.step_kernels import FAST
+from everlearn.models.update_simd import accumulate_row, subtract_run
 
 RUN = 64
 """Cells summed in the storage type before the sum goes to float64."""

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from everlearn.models import dense, kernels
+from everlearn.models import dense, step_kernels
 
 ACTIONS = 2
 
@@ -51,7 +51,7 @@ def compiled(matrices, biases, scaling, obs, actions, bound) -> np.ndarray:
         dense.pack(matrices, biases),
         scaling.astype(np.float32),
         limits.astype(np.float32),
-        kernels.NO_MEMORY,
+        step_kernels.NO_MEMORY,
         np.zeros(0, np.int64),
         np.zeros(0, np.float32),
     )
