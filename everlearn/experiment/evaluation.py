@@ -123,14 +123,21 @@ class Evaluator:
                 else:
                     missing -= 1
                     yield unit, self.episode(agent, unit[0], done, unit[1])
-                for outcome in _ready(found, wait=not units and missing > 0):
-                    if isinstance(outcome, HelperLostError):
-                        self._notify(f"going on without a helper in evaluations: {outcome}")
-                    else:
-                        missing -= 1
-                        yield outcome
+                for outcome in self._told(found, wait=not units and missing > 0):
+                    missing -= 1
+                    yield outcome
                 if self._should_stop():
                     raise StoppedError
+        # No episode is missing, but a helper may have been lost while the last one ended.
+        yield from self._told(found, wait=False)
+
+    def _told(self, outcomes: Outcomes, *, wait: bool) -> Iterator[tuple[Unit, bool]]:
+        """Give the episodes that helpers have played, and pass on which helpers were lost."""
+        for outcome in _ready(outcomes, wait=wait):
+            if isinstance(outcome, HelperLostError):
+                self._notify(f"going on without a helper in evaluations: {outcome}")
+            else:
+                yield outcome
 
     def episode(self, agent: LearningAgent, task: str, done: int, episode: int) -> bool:
         """Whether the agent solves an episode of `task` after `done` training episodes."""

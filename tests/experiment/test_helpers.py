@@ -6,8 +6,9 @@ import signal
 import subprocess
 import time
 from collections import deque
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -129,6 +130,30 @@ def test_shared_evaluations_have_the_same_results(tmp_path):
     assert len(killer.killed) == 1
     assert [text for text in killer.texts if "without a helper" in text and "SIGKILL" in text]
     assert helper_ids(os.getpid()) == []
+
+
+class LostAtTheEnd:
+    """Helpers of which one is lost when there is nothing left to play."""
+
+    @contextmanager
+    def taking(self, units, snapshot):
+        outcomes = SimpleQueue()
+        yield outcomes
+        outcomes.put(HelperLostError("killed by SIGKILL"))
+
+    def close(self):
+        pass
+
+
+def test_a_helper_lost_at_the_end_is_told_of(learned, alone):
+    config, state, agent = load_run(learned)
+    texts = []
+    with closing(Evaluator(config, helpers=LostAtTheEnd(), notify=texts.append)) as evaluator:
+        rates = evaluator.success_rates(
+            agent, ["button-press"], state.episode, EPISODES, snapshot_of(learned)
+        )
+    assert rates == {"button-press": sum(alone) / EPISODES}
+    assert texts == ["going on without a helper in evaluations: killed by SIGKILL"]
 
 
 def test_evaluating_a_stored_run_is_shared_too(learned, alone, tmp_path):
