@@ -5,7 +5,8 @@ activations stay near the processor. Activations lie feature by feature, candida
 a tile of `ROWS` outputs times `VECTORS` vectors of candidates is summed up in registers, which
 reads each number from memory once for many multiplications. Weights are packed in that order
 beforehand. What is zero for a whole block, as rectified units often are where all candidates start
-from one state, is left out of the next layer's sums, which it would not change.
+from one state, and inputs that a memory does not use, is left out of the next layer's sums, which
+it would not change.
 """
 
 from __future__ import annotations
@@ -166,6 +167,24 @@ def _tile(
 
 
 @njit(cache=True)
+def _gather_used(rows: Any, total: int, count: int, order: Any) -> int:
+    """Move rows that are not zero in all of `count` columns to the front, with their numbers.
+
+    Returns how many there are of the first `total`.
+    """
+    used = 0
+    for row in range(total):
+        some = False
+        for c in range(count):
+            some |= rows[row, c] != 0  # NaN too
+        if some:
+            rows[used] = rows[row]
+            order[used] = row
+            used += 1
+    return used
+
+
+@njit(cache=True)
 def _imagine_block(
     start: int,
     stop: int,
@@ -199,8 +218,7 @@ def _imagine_block(
         assemble_step(
             start, count, step, states, actions, memories, scaling, kind, whole, real, before
         )
-        used = inputs[0]
-        order[:used] = np.arange(used)
+        used = _gather_used(before, inputs[0], count, order)
         place = 0
         line = 0
         for layer in range(len(tiles)):

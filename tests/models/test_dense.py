@@ -96,6 +96,25 @@ def test_units_that_are_shut_for_all(shut: str) -> None:
     np.testing.assert_allclose(compiled(*given), plain(*given), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("used", ["none", "one", "one of one candidate", "all but one"])
+def test_inputs_that_are_zero_for_all(used: str) -> None:
+    matrices, biases, scaling, obs, actions, bound = case(80, [20, 20])
+    scaling[0] = 0.0
+    if used == "all but one":
+        obs[:, 3] = 0.0
+    else:
+        obs[:], actions[:] = 0.0, 0.0
+    if used == "one":
+        obs[:, 5] = 1.0
+    if used == "one of one candidate":
+        obs[79, 5] = 1.0
+    given = (matrices, biases, scaling, obs, actions[:, :1], bound)
+    expected = plain(*given)
+    np.testing.assert_allclose(compiled(*given), expected, atol=2e-5)
+    alike = np.abs(expected[:, 1] - expected[0, 1]).max(axis=1) < 1e-9
+    assert alike.sum() == {"one of one candidate": 79, "all but one": 1}.get(used, 80)
+
+
 def test_one_candidate_keeps_a_unit_open() -> None:
     # A unit that only the last of 80 opens counts for it, and for it alone.
     matrices, biases, scaling, obs, actions, _ = case(80, [6, 6])
