@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.markers import MarkerStyle
+from matplotlib.path import Path as Outline
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, BROWN, GREY = "#E69F00", "#56B4E9", "#7A4E1D", "#6B6B6B"
@@ -16,6 +19,16 @@ PALETTE = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BROWN, GREY)
 
 DASHES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MOST_MARKS, SPACED_MARKS = 40, 12
+"""Points of a line that are each marked, and how many are where there are more than that."""
+
+_SVG_LETTERS = {
+    Outline.MOVETO: "M",
+    Outline.LINETO: "L",
+    Outline.CURVE4: "C",
+    Outline.CLOSEPOLY: "Z",
+}
+
 SHADE = "#ECEDEF"
 """Behind the part of an axis that is meant."""
 
@@ -24,11 +37,31 @@ DOTS_PER_INCH = 300
 
 @dataclass(frozen=True)
 class LineStyle:
-    """How one of several lines is told from the others: never by colour alone."""
+    """How one of several lines is told from the others: never by colour alone.
+
+    Attributes
+    ----------
+    color, dash, marker
+        As matplotlib names them.
+    place
+        Of the line among the others.
+    """
 
     color: str
     dash: str
     marker: str
+    place: int
+
+    def marked(self, points: int) -> tuple[int, int]:
+        """Return the first of `points` to mark and the step to the next.
+
+        All of a few; a dozen of many, each line at points of its own, so that lines which lie
+        on each other can still be told apart.
+        """
+        if points <= MOST_MARKS:
+            return 0, 1
+        every = points // SPACED_MARKS
+        return self.place % len(MARKERS) * every // len(MARKERS), every
 
 
 def line_style(place: int) -> LineStyle:
@@ -37,7 +70,21 @@ def line_style(place: int) -> LineStyle:
         PALETTE[place % len(PALETTE)],
         DASHES[place // len(PALETTE) % len(DASHES)],
         MARKERS[place % len(MARKERS)],
+        place,
     )
+
+
+def marker_outline(marker: str) -> str:
+    """Return a marker as the path of an SVG, about a unit high and around the origin."""
+    style = MarkerStyle(marker)
+    outline = style.get_path().transformed(style.get_transform())
+    words = []
+    for points, code in outline.iter_segments():
+        # From here on, y points down.
+        signed = (value * sign for value, sign in zip(points, cycle((1, -1)), strict=False))
+        numbers = " ".join(f"{round(value, 3) + 0.0:g}" for value in signed)
+        words.append(_SVG_LETTERS[code] + ("" if code == Outline.CLOSEPOLY else numbers))
+    return "".join(words)
 
 
 def new_figure(

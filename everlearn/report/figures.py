@@ -38,9 +38,6 @@ BAND = "Lines: mean over seeds; bands: standard error; dotted where not all seed
 ACROSS = ("--", "-.", ":", (0, (8, 2)), (0, (4, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (2, 1)))
 """Dashes of lines across an ablation, which have no markers to tell them by."""
 
-FEW_POINTS = 40
-"""Points of a curve that are each marked; more would hide the line."""
-
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
@@ -123,13 +120,13 @@ def _draw_curve(axes: Axes, curve: Curve, style: LineStyle) -> None:
     # A segment is solid if both its ends have every run.
     solid = np.where(whole, mean, np.nan)
     axes.plot(x, solid, style.dash, color=style.color, lw=1.4)
+    first, every = style.marked(len(x))
+    axes.plot(x[first::every], mean[first::every], style.marker, color=style.color, ms=3.2, mew=0)
     if not whole.all():
         partial = ~whole
         partial[:-1] |= ~whole[1:]
         partial[1:] |= ~whole[:-1]
         axes.plot(x, np.where(partial, mean, np.nan), ":", color=style.color, lw=1.2)
-    if len(x) <= FEW_POINTS:
-        axes.plot(x, mean, style.marker, color=style.color, ms=2.6, mew=0)
     axes.fill_between(x, mean - error, mean + error, color=style.color, alpha=0.16, lw=0)
 
 

@@ -23,11 +23,15 @@
     return node;
   };
 
-  // A mark of a method: its colour and its dashes, as in the curves.
-  const mark = (style) => {
-    const line = svg("line", { x1: 0, y1: 6, x2: 24, y2: 6, stroke: style.color, "stroke-width": 3 });
+  // The marker of a method, the same as in print.
+  const marker = (style, x, y, size) =>
+    svg("path", { class: "marker", fill: style.color, d: style.outline, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${size})` });
+
+  // What a method looks like: its colour, its dashes and its marker, as in the curves.
+  const sample = (style) => {
+    const line = svg("line", { x1: 0, y1: 6, x2: 28, y2: 6, stroke: style.color, "stroke-width": 2 });
     line.setAttribute("stroke-dasharray", DASHES[style.dash]);
-    return svg("svg", { width: 24, height: 12, "aria-hidden": "true" }, line);
+    return svg("svg", { width: 28, height: 12, "aria-hidden": "true" }, line, marker(style, 14, 6, 9));
   };
 
   const bounds = (curve, place, statistic) => {
@@ -103,12 +107,9 @@
     const lesser = (n) => value[n] !== null && value[n + 1] !== null && !(whole(n) && whole(n + 1));
     for (const places of stretches(curve.x.length - 1, lesser))
       group.append(svg("path", { class: "line partial", stroke: style.color, d: path([...places, places.at(-1) + 1].map(point)) }));
-    if (curve.x.length <= 40)
-      curve.x.forEach((_, place) => {
-        if (value[place] === null) return;
-        const [cx, cy] = point(place);
-        group.append(svg("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: 2.6, fill: style.color }));
-      });
+    const [first, every] = curve.marked;
+    for (let place = first; place < curve.x.length; place += every)
+      if (value[place] !== null) group.append(marker(style, ...point(place), 7));
     layer.append(group);
   };
 
@@ -171,12 +172,11 @@
         const place = curve.x.indexOf(time);
         if (place < 0) continue;
         const method = study.methods[curve.method];
-        const dot = html("i");
-        dot.style.background = method.style.color;
         const value = shown(curve[STATISTICS[state.statistic].value][place], figure);
         const [low, high] = bounds(curve, place, state.statistic);
         const band = low === null ? "" : ` [${shown(low, figure)}, ${shown(high, figure)}]`;
         const seeds = ` n=${curve.runs[place]}${curve.runs[place] < curve.seeds ? ` of ${curve.seeds}` : ""}`;
+        const dot = svg("svg", { width: 12, height: 12 }, marker(method.style, 6, 6, 10));
         tip.append(html("div", {}, dot, html("span", {}, `${method.label}: ${value}${band}${seeds}`)));
       }
       panel.append(tip);
@@ -193,7 +193,7 @@
   const toggles = (words, items, hidden, changed) => {
     const row = html("div", { class: "row" }, html("span", {}, words));
     items.forEach(({ label, style }, place) => {
-      const button = html("button", { type: "button", "aria-pressed": String(!hidden.has(place)) }, ...(style ? [mark(style)] : []), label);
+      const button = html("button", { type: "button", "aria-pressed": String(!hidden.has(place)) }, ...(style ? [sample(style)] : []), label);
       button.addEventListener("click", () => {
         if (!hidden.delete(place)) hidden.add(place);
         button.setAttribute("aria-pressed", String(!hidden.has(place)));

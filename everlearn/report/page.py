@@ -19,12 +19,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 import everlearn
-from everlearn.drawing import settle_layout
+from everlearn.agents import told_of_tasks
+from everlearn.drawing import marker_outline, settle_layout
 from everlearn.experiment.command import command_for
 from everlearn.experiment.store import write_text
 from everlearn.report.content import Report, StudyReport
 from everlearn.report.figures import Drawing
-from everlearn.report.methods import Study, plain
+from everlearn.report.methods import Method, Study, plain
 from everlearn.report.page_data import study_data
 from everlearn.report.runs import RunRecord
 from everlearn.report.tables import (
@@ -188,22 +189,34 @@ def _score_table(study: Study, scores: Sequence[MethodScores]) -> str:
             if name in PAPERS and score.paper is not None:
                 lines.append(f'<small class="paper">paper {paper_cell(score, name)}</small>')
             cells.append(f"<td>{'<br>'.join(lines)}</td>")
-        color = study.styles[score.method.label].color
-        rows.append(
-            f'<tr><th><svg class="dot" width="12" height="12" aria-hidden="true"><circle cx="6" '
-            f'cy="6" r="5" fill="{color}"/></svg>{escape(score.method.label)}<br>'
-            f"<small>{escape(score.method.seeds)}</small></th>{''.join(cells)}</tr>"
-        )
+        rows.append(f"<tr><th>{_method_cell(study, score.method)}</th>{''.join(cells)}</tr>")
     return (
         f'<table class="scores"><thead><tr><th>method</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table>"
     )
 
 
+def _method_cell(study: Study, method: Method) -> str:
+    """Name a method, with its marker, its seeds and what it is told of tasks."""
+    style = study.styles[method.label]
+    told = told_of_tasks(method.agent, method.settings)
+    words = method.seeds + (f", told {' and '.join(told)}" if told else "")
+    return (
+        '<svg class="dot" width="12" height="12" viewBox="-0.6 -0.6 1.2 1.2" aria-hidden="true">'
+        f'<path d="{marker_outline(style.marker)}" fill="{style.color}"/></svg>'
+        f"{_breakable(method.label)}<br><small>{escape(words)}</small>"
+    )
+
+
+def _breakable(label: str) -> str:
+    """Return a label that a narrow column breaks between a setting and its value."""
+    return escape(label).replace("=", "=<wbr>")
+
+
 def _titled_table(table: Table) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in table.headings)
     rows = "".join(
-        f"<tr><th>{escape(row[0])}</th>{''.join(f'<td>{escape(c)}</td>' for c in row[1:])}</tr>"
+        f"<tr><th>{_breakable(row[0])}</th>{''.join(f'<td>{escape(c)}</td>' for c in row[1:])}</tr>"
         for row in table.rows
     )
     return (

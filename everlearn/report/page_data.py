@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any
 
+from everlearn.drawing import LineStyle, marker_outline
 from everlearn.report.content import StudyReport
 from everlearn.report.curves import CurveFigure
+from everlearn.report.methods import Study
 from everlearn.report.statistics import Floats
 
 DIGITS = 5
@@ -28,17 +28,20 @@ def study_data(part: StudyReport) -> dict[str, Any]:
                 "label": method.label,
                 "seeds": method.seeds,
                 "main": method in study.main,
-                "style": dataclasses.asdict(study.styles[method.label]),
+                "style": _style_data(study.styles[method.label]),
             }
             for method in study.methods
         ],
-        "figures": [_figure_data(figure, labels, protocol.names) for figure in part.curves],
+        "figures": [_figure_data(figure, study, labels) for figure in part.curves],
     }
 
 
-def _figure_data(
-    figure: CurveFigure, labels: dict[str, int], tasks: Sequence[str]
-) -> dict[str, Any]:
+def _style_data(style: LineStyle) -> dict[str, str]:
+    return {"color": style.color, "dash": style.dash, "outline": marker_outline(style.marker)}
+
+
+def _figure_data(figure: CurveFigure, study: Study, labels: dict[str, int]) -> dict[str, Any]:
+    tasks, styles = study.protocol.names, study.styles
     return {
         "name": figure.name,
         "title": figure.title,
@@ -52,6 +55,7 @@ def _figure_data(
                 "method": labels[curve.method],
                 "task": tasks.index(curve.panel) if curve.panel else None,
                 "seeds": curve.runs,
+                "marked": styles[curve.method].marked(len(curve.episodes)),
                 "x": curve.episodes.tolist(),
                 **{name: _numbers(values) for name, values in curve.values.items()},
             }

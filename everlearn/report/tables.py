@@ -157,6 +157,8 @@ def _remarks(study: Study, scores: Sequence[MethodScores]) -> str:
     text = ""
     if any(score.so_far for score in scores):
         text += f" ({UNFINISHED}): no run is finished; at their last episode, not comparable."
+    if any(told_of_tasks(score.method.agent, score.method.settings) for score in scores):
+        text += " Told of tasks: when they change (boundaries), and which one it is (name)."
     if any(score.paper for score in scores):
         text += f" Paper: {paper.SEEDS} seeds, {paper.EPISODES_PER_TASK} episodes a task"
         here = study.protocol.episodes_per_task

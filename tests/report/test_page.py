@@ -57,6 +57,33 @@ def test_toggling_a_method_changes_the_curves(shown: Browser):
     assert shown.run(f"return [...{CURVES}].map(g => g.dataset.method)") == before
 
 
+def test_no_method_is_told_by_its_colour_alone(shown: Browser):
+    drawn = shown.run(
+        f"return [...{CURVES}].map(g => [g.dataset.method,"
+        "g.querySelector('.line').getAttribute('stroke-dasharray'),"
+        "...new Set([...g.querySelectorAll('.marker')].map(m => m.getAttribute('d')))])"
+    )
+    assert len(drawn) > 6
+    assert {len(looks) for looks in drawn} == {3}, "each has one kind of marker"
+    assert len({tuple(looks[1:]) for looks in drawn}) == len(drawn)
+    # The table above has the same markers.
+    table = shown.run(
+        "return [...document.querySelectorAll('table.scores')[0].querySelectorAll('tbody tr path')]"
+        ".map(m => m.getAttribute('d'))"
+    )
+    assert all(table[int(method)] == outline for method, _, outline in drawn)
+
+
+def test_the_table_says_what_methods_are_told_of_tasks(shown: Browser):
+    said = shown.run(
+        "return [...document.querySelectorAll('table.scores')[0].querySelectorAll('tbody th')]"
+        ".map(t => t.textContent)"
+    )
+    assert "oa4 seeds" in said
+    assert "mlp-finetune4 seeds, told boundaries" in said
+    assert "mlp-packnet1 seed, 0 finished, told boundaries and name" in said
+
+
 def test_toggling_a_task_hides_its_panels(shown: Browser):
     visible = (
         "return [...document.querySelectorAll('#success .panel')].filter(p => !p.hidden).length"
@@ -159,7 +186,7 @@ def _altered(config, resolved, seed):
 class Outline(HTMLParser):
     """Counts tags and checks that they close."""
 
-    VOID = frozenset({"meta", "br", "img"})
+    VOID = frozenset({"meta", "br", "img", "wbr"})
 
     def __init__(self) -> None:
         super().__init__()
