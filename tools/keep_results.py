@@ -1,6 +1,6 @@
 """Keep what is needed of runs: ``python tools/keep_results.py runs/quick results/quick``.
 
-Copies config, environment and metrics of every run, without snapshots and transitions.
+Copies config, environment, metrics and videos of every run, without snapshots and transitions.
 """
 
 import shutil
@@ -9,11 +9,13 @@ from pathlib import Path
 
 from everlearn.experiment.store import CONFIG, ENVIRONMENT, METRICS
 from everlearn.experiment.table import find_runs
+from everlearn.report.videos import FOLDER as VIDEOS
 
 source, target = map(Path, sys.argv[1:])
 for run in find_runs(source):
     place = target / run.relative_to(source)
-    place.mkdir(parents=True, exist_ok=True)
-    for name in (CONFIG, ENVIRONMENT, METRICS):
-        if (run / name).exists():
-            shutil.copyfile(run / name, place / name)
+    files = [run / name for name in (CONFIG, ENVIRONMENT, METRICS) if (run / name).exists()]
+    for file in [*files, *(run / VIDEOS).glob("*.mp4")]:
+        kept = place / file.relative_to(run)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, kept)

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from everlearn.drawing import GREY, SHADE, LineStyle, label_axes, new_figure
+from everlearn.drawing import GREY, MARKERS, SHADE, LineStyle, label_axes, new_figure
 from everlearn.report.comparisons import (
     ABLATIONS,
     BINS,
@@ -33,10 +34,6 @@ from everlearn.report.statistics import Estimate, Resampling
 Row = dict[str, Any]
 
 BAND = "Lines: mean over seeds; bands: standard error; dotted where not all seeds have a value."
-
-
-ACROSS = ("--", "-.", ":", (0, (8, 2)), (0, (4, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (2, 1)))
-"""Dashes of lines across an ablation, which have no markers to tell them by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +160,8 @@ def _share_legend(
             [],
             styles[method.label].dash,
             marker=styles[method.label].marker,
-            ms=3.5,
+            ms=4,
+            mew=0,
             color=styles[method.label].color,
             label=f"{method.label} ({method.seeds})",
         )[0]
@@ -233,19 +231,13 @@ def _draw_ablation(
     figure, panels = new_figure(1, 1 + two, *((4.4, 3.4) if two else (5.6, 4.2)))
     rows: list[Row] = []
     for family in families:
-        style = dataclasses.replace(styles[family.methods[0].label], dash="-")
+        style = _family_style(family, styles)
         rows += _draw_values(panels[0], family, family.performance, style, "average_performance")
         if two:
             rows += _draw_values(panels[1], family, family.utilization, style, "utilization")
     if setting == BUDGET:
-        for place, (label, found) in enumerate(others.items()):
-            panels[0].axhline(
-                found.mean,
-                color=styles[label].color,
-                ls=ACROSS[place % len(ACROSS)],
-                lw=1.2,
-                label=f"{label} (n={found.runs})",
-            )
+        for label, found in others.items():
+            _draw_across(panels[0], found.mean, styles[label], f"{label} (n={found.runs})")
             rows.append(
                 {"agent": label, "setting": "", "value": "", "metric": "average_performance"}
                 | _estimate_row(found)
@@ -258,10 +250,37 @@ def _draw_ablation(
         axes.set_xticks(values, [f"{value:g}" for value in values])
         axes.minorticks_off()
         label_axes(axes, x, y, title, legend=False)
-    _legend_below(figure, panels[0].get_legend_handles_labels()[0])
+    handles = panels[0].get_legend_handles_labels()[0]
+    handles.sort(key=lambda handle: not isinstance(handle, ErrorbarContainer))
+    _legend_below(figure, handles)
     caption += " Bars: standard error over seeds; n: their number."
     name = "budget" if setting == BUDGET else "bins"
     return Drawing(name, title, caption, figure, rows)
+
+
+def _family_style(family: Ablation, styles: Mapping[str, LineStyle]) -> LineStyle:
+    """Return the style of the agent as it is, or of the first value where nobody ran that."""
+    plain = [method for method in family.methods if not method.varied]
+    return dataclasses.replace(styles[(plain or family.methods)[0].label], dash="-")
+
+
+def _draw_across(axes: Axes, value: float, style: LineStyle, label: str) -> None:
+    """Draw a value that does not depend on the axis, with two markers at places of its own."""
+    across = np.linspace(0, 1, 2 * len(MARKERS) + 2)
+    first = 1 + style.place % len(MARKERS)
+    axes.plot(
+        across,
+        np.full_like(across, value),
+        style.dash,
+        marker=style.marker,
+        markevery=[first, first + len(MARKERS)],
+        transform=axes.get_yaxis_transform(),
+        ms=4,
+        mew=0,
+        lw=1.0,
+        color=style.color,
+        label=label,
+    )
 
 
 def _draw_values(
@@ -269,10 +288,15 @@ def _draw_values(
 ) -> list[Row]:
     counts = sorted({one.runs for one in found})
     label = f"{family.agent} (n={'-'.join(map(str, counts))})"
+    if len(counts) > 1:
+        for value, one in zip(family.values, found, strict=True):
+            axes.annotate(
+                f"n={one.runs}", (value, one.mean), (5, 4), textcoords="offset points", fontsize=7
+            )
     axes.errorbar(
         family.values,
         [one.mean for one in found],
-        [0 if math.isnan(one.standard_error) else one.standard_error for one in found],
+        [one.standard_error for one in found],  # NaN, for one seed, draws no bar
         fmt=f"{style.marker}{style.dash}",
         ms=4,
         lw=1.4,

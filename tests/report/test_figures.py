@@ -1,0 +1,73 @@
+"""Figures for print, looked at line by line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+
+from everlearn.report import read_report
+from everlearn.report.figures import Drawing, draw_study
+from tests.report.synthetic import config_of, write_run, write_sweep
+
+pytestmark = pytest.mark.xdist_group("report")
+
+
+@pytest.fixture(scope="module")
+def drawings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Drawing]:
+    """Two ablations around agents as they are, one value with fewer seeds than the others."""
+    root = tmp_path_factory.mktemp("runs")
+    others = ("mlp-finetune", "mlp-ewc", "mlp-si", "mlp-packnet", "mlp-perfect-memory")
+    write_sweep(root, ("oa", "mlp-coreset", *others, "random", "scripted"), (100, 101))
+    for capacity, seeds in ((1_000, (100, 101)), (50_000, (100,))):
+        for seed in seeds:
+            config = config_of("mlp-coreset", seed, capacity=capacity)
+            write_run(root / f"{capacity}-{seed}", config)
+    report = read_report([root])
+    part = report.studies[0]
+    found = draw_study(part.study, part.curves, report.resampling)
+    return {drawing.name: drawing for drawing in found}
+
+
+def looks_of(figure: Figure) -> dict[str, tuple[str, str, str]]:
+    """Colour, dashes and marker of everything that a legend names, by agent."""
+    named = [(line.get_label(), line) for axes in figure.axes for line in axes.lines]
+    for axes in figure.axes:
+        for family in axes.containers:
+            assert isinstance(family, ErrorbarContainer)
+            named.append((family.get_label(), family.lines[0]))
+    return {
+        str(label).partition(" (")[0]: (line.get_color(), line.get_linestyle(), line.get_marker())
+        for label, line in named
+        if not str(label).startswith("_")
+    }
+
+
+def test_every_line_of_the_budget_has_a_look_of_its_own(drawings: dict[str, Drawing]):
+    looks = looks_of(drawings["budget"].figure)
+    assert len(looks) == 9
+    assert len({look[1:] for look in looks.values()}) == 9, "whatever the colours are"
+
+
+def test_an_agent_looks_the_same_in_all_figures(drawings: dict[str, Drawing]):
+    assert looks_of(drawings["budget"].figure) == looks_of(drawings["success"].figure)
+
+
+def test_points_of_an_ablation_say_their_seeds_where_they_differ(drawings: dict[str, Drawing]):
+    (axes,) = drawings["budget"].figure.axes
+    assert [text.get_text() for text in axes.texts] == ["n=2", "n=2", "n=1"]
+    (family,) = axes.containers
+    assert isinstance(family, ErrorbarContainer)
+    _, _, (bars,) = family.lines
+    assert [len(segment) for segment in bars.get_segments()] == [2, 2, 0], "one seed has no error"
+
+
+def test_long_curves_keep_their_markers(tmp_path: Path):
+    write_run(tmp_path / "run", config_of("random", 100, "paper"))
+    report = read_report([tmp_path])
+    part = report.studies[0]
+    drawn = {one.name: one for one in draw_study(part.study, part.curves, report.resampling)}
+    marked = [line for line in drawn["regret"].figure.axes[0].lines if line.get_marker() == "o"]
+    assert max(len(line.get_xdata()) for line in marked) == 12
