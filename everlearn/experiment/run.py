@@ -201,7 +201,7 @@ class _Runner:
         return RunState(done, steps, place.entry, evaluated=not due)
 
     def _evaluate(self, state: RunState) -> list[Line]:
-        config, done = self.config, state.episode
+        config, done, began = self.config, state.episode, time.perf_counter()
         when = {"episode": done, "step": state.step}
         tasks = protocol.seen_tasks(config, done)
         episodes = protocol.evaluation_episodes(config, done)
@@ -211,13 +211,14 @@ class _Runner:
             snapshot = self.folder.checkpoints / state.name
         with limited_threads(evaluator_threads(config)):
             rates = self.evaluator.success_rates(self.agent, tasks, done, episodes, snapshot)
+        models = list(self.evaluator.model_lines(self.agent, tasks))
+        # Tasks are evaluated side by side, so that each has its share of the time.
+        seconds = round((time.perf_counter() - began) / len(tasks), 4)
         lines: list[Line] = []
         for task, rate in rates.items():
-            found = {"task": task, "success_rate": rate, "episodes": episodes}
+            found = {"task": task, "success_rate": rate, "episodes": episodes, "seconds": seconds}
             lines.append({"kind": "eval", **when, **found})
-        for facts in self.evaluator.model_lines(self.agent, tasks):
-            lines.append({"kind": "model", **when, **facts})
-        return lines
+        return lines + [{"kind": "model", **when, **facts} for facts in models]
 
     def _write(self, lines: list[Line]) -> None:
         self.log.append(lines)

@@ -104,18 +104,19 @@ def _last_utilization(method: Method) -> Floats:
 
 @dataclass(frozen=True)
 class Speed:
-    """How long training took, evaluation left out.
+    """How long runs took.
 
     Attributes
     ----------
-    steps_per_second, hours
-        Over the runs: steps of training a second, and hours of training a run.
+    steps_per_second, hours, evaluation_hours
+        Over the runs: steps of training a second, and hours of training and of evaluation a run.
     threads
         With how many threads, by run.
     """
 
     steps_per_second: Estimate
     hours: Estimate
+    evaluation_hours: Estimate
     threads: str
 
 
@@ -124,15 +125,20 @@ def speeds(study: Study, resampling: Resampling) -> Mapping[str, Speed]:
     found = {}
     for method in study.methods:
         timed = [run for run in method.runs if run.training_seconds > 0]
-        rates = np.array([[run.steps / run.training_seconds] for run in timed]).reshape(-1, 1)
-        whole = [run.training_seconds / 3600 for run in timed if run.finished]
+        whole = [run for run in timed if run.finished]
+        evaluated = [run for run in whole if not math.isnan(run.evaluation_seconds)]
         threads = sorted({run.config.threads or 0 for run in method.runs})
         found[method.label] = Speed(
-            estimate(rates, resampling),
-            estimate(np.array(whole).reshape(-1, 1), resampling),
+            _over([run.steps / run.training_seconds for run in timed], resampling),
+            _over([run.training_seconds / 3600 for run in whole], resampling),
+            _over([run.evaluation_seconds / 3600 for run in evaluated], resampling),
             ", ".join(str(number) if number else "?" for number in threads),
         )
     return found
+
+
+def _over(values: list[float], resampling: Resampling) -> Estimate:
+    return estimate(np.array(values).reshape(-1, 1), resampling)
 
 
 @dataclass(frozen=True, eq=False)

@@ -313,37 +313,44 @@ def _draw_values(
 
 def _draw_speeds(timed: Mapping[str, Speed], styles: Mapping[str, LineStyle]) -> Drawing:
     figure, (left, right) = new_figure(1, 2, 4.4, 0.9 + 0.32 * len(timed))
-    labels = list(timed)
-    for axes, found in (
-        (left, [speed.steps_per_second for speed in timed.values()]),
-        (right, [speed.hours for speed in timed.values()]),
-    ):
-        for place, (label, one) in enumerate(zip(labels, found, strict=True)):
-            error = 0 if math.isnan(one.standard_error) else one.standard_error
-            axes.barh(place, one.mean, xerr=error, color=styles[label].color, height=0.62)
-            text = f" {one.mean:.3g} (n={one.runs})" if one.runs else " no finished run"
-            axes.text(0 if not one.runs else one.mean + error, place, text, va="center", fontsize=7)
-        axes.set_yticks(range(len(labels)), labels, fontsize=8)
+    for place, (label, speed) in enumerate(timed.items()):
+        _draw_bars(left, place, styles[label], speed.steps_per_second)
+        _draw_bars(right, place, styles[label], speed.hours, speed.evaluation_hours)
+    for axes in (left, right):
+        axes.set_yticks(range(len(timed)), list(timed), fontsize=8)
         axes.invert_yaxis()
         axes.margins(x=0.3)
     label_axes(left, "steps a second", "", "Training speed", legend=False)
-    label_axes(right, "hours a run", "", "Training time", legend=False)
+    label_axes(right, "hours a run", "", "Wall time", legend=False)
     right.set_yticklabels([])
     left.tick_params(colors=GREY, axis="x")
     rows = [
-        {"method": label, "threads": speed.threads, "metric": metric} | _estimate_row(one)
+        {"method": label, "threads": speed.threads, "metric": metric}
+        | _estimate_row(getattr(speed, metric))
         for label, speed in timed.items()
-        for metric, one in (
-            ("steps_per_second", speed.steps_per_second),
-            ("hours", speed.hours),
-        )
+        for metric in ("steps_per_second", "hours", "evaluation_hours")
     ]
     caption = (
-        "Steps of training a second, and hours of training a finished run; evaluation is not in "
-        "it. Bars: mean over seeds; whiskers: standard error. It depends on the machine and its "
-        "load, which the list of runs has."
+        "Steps of training a second, and hours of training a finished run. Hatched: hours of "
+        "evaluation on top, of runs that say how long it took. Bars: mean over seeds; whiskers: "
+        "standard error. It depends on the machine and its load, which the list of runs has."
     )
     return Drawing("speed", "Wall time and speed", caption, figure, rows)
+
+
+def _draw_bars(axes: Axes, place: int, style: LineStyle, *parts: Estimate) -> None:
+    """Draw a row of bars, each on top of the one before, and what they say behind them."""
+    known = [part for part in parts if part.runs]
+    end = error = 0.0
+    for part in known:
+        error = 0.0 if math.isnan(part.standard_error) else part.standard_error
+        look: dict[str, Any] = {"color": style.color}
+        if part is not known[0]:
+            look = {"facecolor": "none", "edgecolor": style.color, "hatch": "////"}
+        axes.barh(place, part.mean, left=end, xerr=error, height=0.62, **look)
+        end += part.mean
+    said = " + ".join(f"{part.mean:.3g} (n={part.runs})" for part in known) or "no finished run"
+    axes.text(end + error, place, f" {said}", va="center", fontsize=7)
 
 
 def _estimate_row(found: Estimate) -> Row:

@@ -92,8 +92,12 @@ class RunRecord:
     @property
     def training_seconds(self) -> float:
         """Time spent in training episodes; NaN if an episode does not say."""
-        seconds = self.columns["episode"].get("seconds")
-        return math.nan if seconds is None else float(np.sum(seconds))
+        return self._seconds("episode")
+
+    @property
+    def evaluation_seconds(self) -> float:
+        """Time spent in evaluations; NaN if one does not say, as in older runs."""
+        return self._seconds("eval")
 
     @property
     def steps(self) -> int:
@@ -108,6 +112,10 @@ class RunRecord:
         """
         found = _SCORES[metric](self)
         return {} if any(math.isnan(value) for value in found.values()) else found
+
+    def _seconds(self, kind: str) -> float:
+        seconds = self.columns[kind].get("seconds")
+        return math.nan if seconds is None else float(np.sum(seconds))
 
     def _due(self, done: int) -> bool:
         return protocol.evaluation_episodes(self.config, done) > 0

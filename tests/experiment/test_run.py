@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import time
 
 import numpy as np
 import pytest
@@ -28,10 +29,12 @@ def lines_of(folder, kind):
     return [line for line in lines if line["kind"] == kind]
 
 
+def untimed(lines):
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+
+
 def episodes_of(folder):
-    return [
-        {k: v for k, v in line.items() if k != "seconds"} for line in lines_of(folder, "episode")
-    ]
+    return untimed(lines_of(folder, "episode"))
 
 
 def test_the_lines_are_those_of_the_design(tmp_path):
@@ -41,7 +44,9 @@ def test_the_lines_are_those_of_the_design(tmp_path):
         "kind", "episode", "step", "task", "success", "length", "return", "seconds",
     ]  # fmt: skip
     evaluation = lines_of(tmp_path / "run", "eval")
-    assert list(evaluation[0]) == ["kind", "episode", "step", "task", "success_rate", "episodes"]
+    assert list(evaluation[0]) == [
+        "kind", "episode", "step", "task", "success_rate", "episodes", "seconds",
+    ]  # fmt: skip
     assert [(line["episode"], line["task"]) for line in evaluation] == [
         (2, "window-close"),
         (3, "window-close"),
@@ -91,7 +96,19 @@ def test_an_evaluation_is_the_same_in_every_schedule(tmp_path):
     execute(tiny("oa", evaluation=EvaluationSchedule(0, 0, 2, 0)), tmp_path / "rare")
     execute(tiny("oa", evaluation=EvaluationSchedule(1, 1, 2, 0)), tmp_path / "often")
     at_end = [line for line in lines_of(tmp_path / "often", "eval") if line["episode"] == 6]
-    assert at_end == lines_of(tmp_path / "rare", "eval")[-2:]
+    assert untimed(at_end) == untimed(lines_of(tmp_path / "rare", "eval")[-2:])
+
+
+def test_seconds_of_episodes_and_evaluations_add_up_to_the_run(tmp_path):
+    began = time.perf_counter()
+    execute(tiny("oa"), tmp_path / "run")
+    whole = time.perf_counter() - began
+    kinds = [
+        sum(line["seconds"] for line in lines_of(tmp_path / "run", kind))
+        for kind in ("episode", "eval")
+    ]
+    assert min(kinds) > 0
+    assert sum(kinds) < whole
 
 
 def test_the_scripted_agent_solves_and_tasks_may_repeat(tmp_path):

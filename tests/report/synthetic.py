@@ -70,6 +70,7 @@ def write_run(
             rate = float(generator.binomial(count, kept)) / count
             lines.append(
                 {"kind": "eval", **here, "task": task, "success_rate": rate, "episodes": count}
+                | ({"seconds": 0.25 * count} if config.agent.startswith("oa") else {})
             )
             if config.agent not in ("random", "scripted"):
                 error = 1e-4 * (1 + 5 * age * LOSS.get(config.agent, 0.0)) * (0.5 + inside)

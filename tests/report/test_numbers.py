@@ -196,6 +196,19 @@ def test_speed_is_steps_by_seconds_of_training(written: Path, runs: Path):
     assert float(row["mean"]) == pytest.approx(statistics.fmean(rates))
 
 
+def test_wall_time_is_that_of_training_and_of_evaluation(written: Path, runs: Path):
+    rows = list(csv.DictReader((written / "data" / "speed.csv").open()))
+    means = {(row["method"], row["metric"]): row["mean"] for row in rows}
+    for metric, kind in (("hours", "episode"), ("evaluation_hours", "eval")):
+        hours = []
+        for seed in SEEDS:
+            found = [e for e in lines_of(runs / "methods" / f"oa-{seed}") if e["kind"] == kind]
+            hours.append(sum(e["seconds"] for e in found) / 3600)
+        assert float(means["oa", metric]) == pytest.approx(statistics.fmean(hours))
+    assert means["mlp-si", "evaluation_hours"] == "", "its runs do not say"
+    assert means["mlp-si", "hours"] != ""
+
+
 def test_the_papers_numbers_are_in_the_paper():
     from everlearn.report.paper import SCORES
 
