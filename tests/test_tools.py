@@ -1,0 +1,58 @@
+"""The scripts that keep results: what they leave is what a report needs."""
+
+from __future__ import annotations
+
+import math
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from everlearn.experiment.run import execute
+from everlearn.experiment.summary import summarize
+from everlearn.report import read_report
+from tests.experiment.worker import tiny
+
+TOOLS = Path(__file__).parents[1] / "tools"
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch):
+    def call(name: str, *words: object) -> None:
+        monkeypatch.setattr(sys, "argv", [name, *map(str, words)])
+        runpy.run_path(str(TOOLS / f"{name}.py"))
+
+    return call
+
+
+def test_what_is_kept_of_a_run_says_the_same_as_the_run(tool, tmp_path: Path):
+    run, kept = tmp_path / "runs" / "random-0", tmp_path / "results" / "random-0"
+    execute(tiny("random"), run)
+    (run / "videos").mkdir()
+    (run / "videos" / "window-close-after.mp4").write_bytes(b"film")
+    tool("keep_results", tmp_path / "runs", tmp_path / "results")
+    assert sorted(str(file.relative_to(kept)) for file in kept.rglob("*") if file.is_file()) == [
+        "config.json",
+        "environment.json",
+        "metrics.jsonl",
+        "videos/window-close-after.mp4",
+    ]
+    reports = [read_report([place]).to_json()["studies"][0] for place in (run, kept)]
+    for report in reports:
+        del report["methods"][0]["runs"]  # where they are
+    assert reports[0] == reports[1]
+
+
+def test_tasks_of_kept_runs_are_run_alone(tool, tmp_path: Path):
+    for agent in ("random", "scripted"):
+        execute(tiny(agent), tmp_path / "runs" / f"{agent}-0")
+    results, alone = tmp_path / "results", tmp_path / "alone"
+    tool("keep_results", tmp_path / "runs", results)
+    assert math.isnan(summarize(results / "scripted-0").forward_transfer)
+    tool("single_tasks", results, alone, "scripted")
+    tool("keep_results", alone, results)
+    assert summarize(results / "scripted-0").transfer_by_task.keys() == {"button-press"}
+    assert math.isnan(summarize(results / "random-0").forward_transfer), "it was not asked for"
+    tool("single_tasks", results, alone, "scripted")  # runs of tasks alone are not runs to repeat
+    assert [folder.name for folder in alone.iterdir()] == ["scripted-0"]
