@@ -124,6 +124,12 @@ def test_hovering_shows_the_numbers_of_that_time(shown: Browser, written: Path):
     last = next(row.split(",") for row in rows if row.startswith("oa,60,"))
     assert float(mean[1]) == pytest.approx(100 * float(last[3]), abs=0.06)
     assert "n=4" in said
+    # A line or two for each method, beside its marker.
+    rows = shown.run(
+        "return [...document.querySelectorAll('.tip div')].map(row => row.offsetHeight)"
+    )
+    assert len(rows) > 6
+    assert max(rows) < 45
 
 
 @pytest.mark.parametrize("width", [360, 390])
