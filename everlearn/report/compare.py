@@ -10,7 +10,7 @@ import numpy as np
 from everlearn.report.methods import Method, Study
 from everlearn.report.runs import METRIC_NAMES
 from everlearn.report.statistics import Resampling, difference_interval
-from everlearn.report.tables import HEADINGS, MISSING, Table
+from everlearn.report.tables import HEADINGS, MISSING, Table, percent
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def change_table(found: list[Change], first: str, second: str) -> Table:
         (
             change.method,
             HEADINGS[change.metric][0],
-            f"{100 * change.before:.1f} (n={change.runs[0]})",
-            f"{100 * change.after:.1f} (n={change.runs[1]})",
+            f"{percent(change.before)} (n={change.runs[0]})",
+            f"{percent(change.after)} (n={change.runs[1]})",
             f"{100 * change.difference:+.1f}",
             MISSING
             if math.isnan(change.low)

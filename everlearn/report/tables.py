@@ -182,11 +182,16 @@ def task_table(study: Study, resampling: Resampling) -> Table:
     return Table("tasks", "Success at the end", ("method", "seeds", *tasks), tuple(rows), note)
 
 
+def percent(share: float) -> str:
+    """Return a share in percent as tables write it; nothing is less than nothing."""
+    return f"{round(100 * share, 1) + 0.0:.1f}"
+
+
 def mean_cell(score: MethodScores, metric: str) -> str:
     """Mean ± standard error in percent, or what there is."""
     if score.so_far:
         value = score.so_far[metric]
-        return MISSING if math.isnan(value) else f"{100 * value:.1f} ({UNFINISHED})"
+        return MISSING if math.isnan(value) else f"{percent(value)} ({UNFINISHED})"
     return _mean(score.estimates[metric])
 
 
@@ -194,10 +199,10 @@ def middle_cell(found: Estimate) -> str:
     """Interquartile mean and its interval in percent, or what there is."""
     if not found.runs:
         return MISSING
-    middle = f"{100 * found.middle:.1f}"
+    middle = percent(found.middle)
     if math.isnan(found.low):
         return f"{middle} [1 seed]"
-    return f"{middle} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+    return f"{middle} [{percent(found.low)}, {percent(found.high)}]"
 
 
 def paper_cell(score: MethodScores, metric: str) -> str:
@@ -208,10 +213,10 @@ def paper_cell(score: MethodScores, metric: str) -> str:
 def _mean(found: Estimate) -> str:
     if not found.runs:
         return MISSING
-    mean = f"{100 * found.mean:.1f}"
+    mean = percent(found.mean)
     if math.isnan(found.standard_error):
         return mean
-    return f"{mean} ± {100 * found.standard_error:.1f}"
+    return f"{mean} ± {percent(found.standard_error)}"
 
 
 def to_markdown(table: Table) -> str:

@@ -25,7 +25,7 @@ from everlearn.report import (
     write_report,
 )
 from everlearn.report.page import page
-from everlearn.report.tables import latex_text, to_csv
+from everlearn.report.tables import latex_text, percent, to_csv
 from tests.report.synthetic import config_of, write_run, write_sweep
 
 pytestmark = pytest.mark.xdist_group("report")  # one process makes the report for all
@@ -271,3 +271,9 @@ def test_text_of_any_kind_fits_into_latex_and_csv():
     assert latex_text("a_b & 50 % {x} ± \\") == (r"a\_b \& 50 \% \{x\} $\pm$ \textbackslash{}")
     rows = list(csv.DictReader(to_csv([{"a": '=cmd("x")', "b": float("nan")}]).splitlines()))
     assert rows == [{"a": '\'=cmd("x")', "b": ""}]
+
+
+def test_next_to_nothing_is_nothing_on_either_side():
+    assert [percent(share) for share in (0.0, -0.0, 4e-4, -4e-4)] == ["0.0"] * 4
+    assert [percent(share) for share in (-6e-4, 0.12345, 1.0)] == ["-0.1", "12.3", "100.0"]
+    assert percent(float("nan")) == "nan"
