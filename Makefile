@@ -12,8 +12,8 @@ test: system-packages lint $(VENV)/.installed-deep
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -m "not torture"
 
 lint: $(VENV)/.installed
-	$(BIN)/ruff check everlearn tests benchmarks
-	$(BIN)/ruff format --check everlearn tests benchmarks
+	$(BIN)/ruff check everlearn tests benchmarks tools
+	$(BIN)/ruff format --check everlearn tests benchmarks tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -1,0 +1,53 @@
+"""README and docs show what the stored runs say, not what they once said."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from everlearn.experiment.summary import summarize
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("tool", ROOT / "tools" / "show_results.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pages_show_what_the_runs_say(tool: ModuleType):
+    for page, text in tool.pages():
+        assert page.read_text(encoding="utf-8") == text, "run python tools/show_results.py"
+    for figure in tool.FIGURES.values():
+        assert (ROOT / figure).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_page_without_its_marks_is_refused(tool: ModuleType):
+    with pytest.raises(SystemExit, match="expected one place"):
+        tool.filled("no marks", "paper", "a table")
+
+
+@pytest.mark.parametrize(("agent", "option"), [("oa", "bins"), ("mlp-coreset", "capacity")])
+def test_the_ablations_are_those_of_their_folders(tool: ModuleType, agent: str, option: str):
+    # By the names of the folders, which the tool does not look at.
+    groups: dict[str, list[float]] = {}
+    for folder in (ROOT / tool.QUICK).iterdir():
+        name, _, _ = folder.name.rpartition("-")
+        if name == agent or name.startswith(f"{agent}-{option}="):
+            run = summarize(folder)
+            groups.setdefault(name, []).append(100 * run.average_performance)
+    table = tool.variations(tool.QUICK, agent, {option: ""})
+    rows = [row.split("|")[1:] for row in table.splitlines() if f"`{option}=" in row]
+    shown = sorted((int(row[1]), float(row[2].split("±")[0])) for row in rows)
+    expected = sorted((len(values), sum(values) / len(values)) for values in groups.values())
+    assert [seeds for seeds, _ in shown] == [seeds for seeds, _ in expected]
+    assert [mean for _, mean in shown] == pytest.approx([mean for _, mean in expected], abs=0.051)
+    assert len(shown) == 4
