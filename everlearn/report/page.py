@@ -162,8 +162,9 @@ def _study(
             '<div class="scroll">' + _score_table(study, part.scores) + "</div>",
             f'<p class="caption">{escape(part.tables["methods"].note)}</p>',
             *(_titled_table(part.tables[name]) for name in ("comparison",) if name in part.tables),
-            '<div class="controls" role="group" aria-label="What is shown"></div>',
-            '<div class="charts"></div>',
+            # Together, so that what stays in view while one scrolls goes with the charts.
+            '<div><div class="controls" role="group" aria-label="What is shown"></div>',
+            '<div class="charts"></div></div>',
             *(_picture(drawing, root) for drawing in pictured),
             _titled_table(part.tables["tasks"]),
             _videos(videos),

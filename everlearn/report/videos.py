@@ -106,7 +106,7 @@ def make_videos(study: Study, out: Path, notify: Notify) -> list[Path]:
     return folders
 
 
-def film(agent: Agent, task: str, path: Path, max_steps: int, every: int = 8) -> bool:
+def film(agent: Agent, task: str, path: Path, max_steps: int, every: int = 4) -> bool:
     """Film one episode of a task, a frame in `every` steps, and return whether it succeeded."""
     agent.begin_task(task, TASKS.get(task).objective())
     with closing(ContinualBenchEnv(task, render_mode="rgb_array", width=SIZE, height=SIZE)) as env:

@@ -100,6 +100,15 @@ def test_the_other_statistic_moves_the_curves(shown: Browser):
     assert shown.run(path) != before
 
 
+def test_controls_stay_in_view_beside_the_charts_alone(shown: Browser):
+    top = (
+        "document.querySelector('{}').scrollIntoView();"
+        "return document.querySelector('.controls').getBoundingClientRect().bottom"
+    )
+    assert shown.run(top.format("#model-error-1")) > 50
+    assert shown.run(top.format(".study details")) < 0
+
+
 def test_variations_of_settings_wait_until_they_are_asked_for(shown: Browser):
     states = shown.run(
         f"return [...{BUTTONS}].map(b => [b.textContent, b.getAttribute('aria-pressed')])"
