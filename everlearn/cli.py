@@ -6,6 +6,9 @@ import contextlib
 import importlib
 import inspect
 import io
+import os
+import select
+import signal
 import sys
 import typing
 from collections.abc import Callable, Sequence
@@ -475,10 +478,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = _parse(words[0], command, words[1:])
     try:
         command(*given.args, **given.kwargs)
+        sys.stdout.flush()
     except EverlearnError as error:
         _refuse(f"{words[0]}: {error}")
+    except BrokenPipeError:
+        if not _is_stdout_gone():
+            raise
+        sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _is_stdout_gone() -> bool:
+    """Whether nobody reads any more, as ``everlearn list | head -1`` has it; then stop writing."""
+    poll = select.poll()
+    poll.register(sys.stdout, 0)  # errors are told unasked
+    gone = any(event & select.POLLERR for _, event in poll.poll(0))
+    if gone:  # what is still to be written when Python ends must go somewhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return gone
 
 
 def _overview() -> str:

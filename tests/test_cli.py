@@ -56,6 +56,17 @@ def test_list_names_tasks_and_agents(capsys: pytest.CaptureFixture[str]):
     assert "oa-paper" in said
 
 
+def test_a_reader_that_has_seen_enough_is_no_error():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "everlearn", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    _, said = process.communicate(timeout=120)
+    assert said == b""
+    assert process.returncode == 128 + 13, "as other programs end that nobody listens to"
+
+
 def test_version_as_a_module():
     command = [sys.executable, "-m", "everlearn", "--version"]
     run = subprocess.run(command, check=True, capture_output=True, text=True)
