@@ -27,11 +27,11 @@ from benchmarks.common import Row, interleaved
 from benchmarks.planner import TASK, Imagination
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.models.mlp import MLPWorldModel
-from everlearn.models.network import torch_threads
+from everlearn.deep.mlp.model import MLPWorldModel
+from everlearn.deep.mlp.network import torch_threads
+from everlearn.deep.strategies import PerfectMemory
+from everlearn.interfaces import FloatArray
 from everlearn.planning import CEMConfig, CEMPlanner
-from everlearn.protocols import FloatArray
-from everlearn.strategies import PerfectMemory
 
 LEARNED = 500
 """Transitions the network has been trained on before anything is timed."""

@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.common import Row, interleaved
 from everlearn.continual_bench import PAPER_TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.continual_bench.start import SUBSTEPS
+from everlearn.continual_bench.reset import SUBSTEPS
 
 STEPS = 300
 

@@ -21,7 +21,7 @@ from everlearn.agents import AGENTS, run_episode
 from everlearn.audit.stream import read_stream
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.experiment.options import parse_options
+from everlearn.runs.options import parse_options
 
 PLANNER_SEED = 77
 

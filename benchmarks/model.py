@@ -13,8 +13,9 @@ from benchmarks.common import Row, interleaved
 from benchmarks.reference import ReferenceModel
 from everlearn.continual_bench import PAPER_TASKS, observation
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.continual_bench.scripted import ScriptedController
-from everlearn.models import CommandMemory, OnlineWorldModel
+from everlearn.continual_bench.scripts import ScriptedController
+from everlearn.online import OnlineWorldModel
+from everlearn.world_model.memory import CommandMemory
 
 CANDIDATES, HORIZON, ITERATIONS = 150, 15, 3
 OBSERVATIONS, ACTIONS = 26, 4

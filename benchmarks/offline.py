@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from everlearn.agents.options import OnlineOptions, build, defaults_for
 from everlearn.audit.stream import TransitionStream, read_stream
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.continual_bench.observation import BODIES
-from everlearn.experiment.options import parse_options
-from everlearn.models import OnlineWorldModel
+from everlearn.online import OnlineWorldModel
+from everlearn.planning.options import OnlineOptions, build, defaults_for
+from everlearn.runs.options import parse_options
 
 HORIZONS = (1, 5, 12)
 NEAR = 0.08

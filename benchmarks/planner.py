@@ -18,8 +18,8 @@ from benchmarks import reference
 from benchmarks.common import Row, interleaved
 from everlearn.agents import AGENTS, OnlineAgent, RandomAgent, run_episode
 from everlearn.continual_bench import TASKS
+from everlearn.interfaces import FloatArray
 from everlearn.planning import CEMPlanner
-from everlearn.protocols import FloatArray
 
 ENVIRONMENT = "everlearn/ContinualBench-v0"
 TASK = "button-press"

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from everlearn.models import OnlineWorldModel
+from everlearn.online import OnlineWorldModel
 
 Array = npt.NDArray[np.floating[Any]]
 

@@ -14,12 +14,12 @@ from rich.console import Console
 
 from benchmarks.common import Row
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.experiment import run
-from everlearn.experiment.config import EvaluationSchedule, RunConfig
-from everlearn.experiment.evaluation import LearningAgent
-from everlearn.experiment.listeners import Listener
-from everlearn.experiment.screen import Screen
-from everlearn.experiment.store import Line
+from everlearn.runs import loop as run
+from everlearn.runs.config import EvaluationSchedule, RunConfig
+from everlearn.runs.evaluate import LearningAgent
+from everlearn.runs.folder import Line
+from everlearn.runs.listeners import Listener
+from everlearn.runs.progress import Screen
 
 CONFIG = RunConfig(
     agent="oa",

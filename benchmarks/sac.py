@@ -21,10 +21,10 @@ import torch
 from gymnasium.wrappers import RescaleObservation
 
 from everlearn.agents import run_episode
-from everlearn.agents.model_free import SACAgent
-from everlearn.agents.sac import SACConfig
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.experiment.machine import processor
+from everlearn.deep.sac.agent import SACAgent
+from everlearn.deep.sac.learner import SACConfig
+from everlearn.runs.machine import processor
 
 PENDULUM_STEPS, PENDULUM_EPISODES = 20_000, 20
 TASK, STEPS, SEEDS = "window-close", 10_000, (0, 1, 2)

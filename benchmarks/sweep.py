@@ -11,12 +11,12 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.common import Row
-from everlearn.experiment.board import Board
-from everlearn.experiment.job import Job, Resources
-from everlearn.experiment.launch import launch
-from everlearn.experiment.pool import Pool
-from everlearn.experiment.sweep import sweep_jobs
-from everlearn.experiment.threads import processors
+from everlearn.support.threads import processors
+from everlearn.sweeps.grid import sweep_jobs
+from everlearn.sweeps.job import Job, Resources
+from everlearn.sweeps.launch import launch
+from everlearn.sweeps.local import Pool
+from everlearn.sweeps.progress import Board
 
 RUNS = 6
 """Runs of a sweep; a multiple of two, so that both workers end together."""

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from everlearn.agents.deep import DeepAgent
-from everlearn.agents.online import OnlineAgent
 from everlearn.continual_bench import PAPER_TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.continual_bench.scripted import ScriptedController
-from everlearn.experiment.machine import processor
-from everlearn.protocols import FloatArray
+from everlearn.continual_bench.scripts import ScriptedController
+from everlearn.deep.mlp.agent import DeepAgent
+from everlearn.interfaces import FloatArray
+from everlearn.planning.agent import OnlineAgent
+from everlearn.runs.machine import processor
 
 STEPS_PER_TASK = 2_000
 NOISE = 0.5

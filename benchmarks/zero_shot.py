@@ -23,9 +23,9 @@ from everlearn.agents import AGENTS, run_episode
 from everlearn.continual_bench import TASKS, Task, rewards
 from everlearn.continual_bench.env import MAX_STEPS, ContinualBenchEnv
 from everlearn.continual_bench.observation import WINDOW_HANDLE
-from everlearn.experiment.reload import load_run
-from everlearn.experiment.threads import limited_threads
-from everlearn.protocols import FloatArray
+from everlearn.interfaces import FloatArray
+from everlearn.runs.reload import load_run
+from everlearn.support.threads import limited_threads
 
 PLANNER_SEED = 177
 MOVED = {"left": (0.0, 0.1), "right": (0.0, -0.1), "far": (0.1, 0.0), "near": (-0.1, 0.0)}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from everlearn.errors import EverlearnError, InvalidInputError, MissingExtraError
+from everlearn.support.errors import EverlearnError, InvalidInputError, MissingExtraError
 
 
 def video(
@@ -41,7 +41,7 @@ def video(
         height: Height of a frame in pixels.
     """
     from everlearn.continual_bench.env import ContinualBenchEnv
-    from everlearn.continual_bench.scripted import ScriptedController
+    from everlearn.continual_bench.scripts import ScriptedController
     from everlearn.continual_bench.video import film_episode
 
     controller = ScriptedController(task, noise, seed)
@@ -106,14 +106,15 @@ def run(
         fresh: Overwrite a run that is in the folder.
         quiet: Show messages only.
     """
-    from everlearn.experiment.presets import compose_config
-    from everlearn.experiment.run import execute
-    from everlearn.experiment.screen import Screen, result_lines
-    from everlearn.experiment.summary import (
+    from everlearn.results.summary import (
+        result_lines,
         single_task_configs,
         single_task_folder,
         summarize,
     )
+    from everlearn.runs.loop import execute
+    from everlearn.runs.presets import compose_config
+    from everlearn.runs.progress import Screen
 
     settings = {
         "tasks": None if tasks is None else tuple(tasks.split(",")),
@@ -199,10 +200,10 @@ def sweep(
         single_tasks: Also run each task alone for a tenth of its budget, for forward transfer.
         quiet: Show messages only.
     """
-    from everlearn.experiment.board import Board
-    from everlearn.experiment.job import Resources
-    from everlearn.experiment.launch import run_sweep
-    from everlearn.experiment.sweep import parse_seeds, sweep_jobs
+    from everlearn.sweeps.grid import parse_seeds, sweep_jobs
+    from everlearn.sweeps.job import Resources
+    from everlearn.sweeps.launch import run_sweep
+    from everlearn.sweeps.progress import Board
 
     settings = {
         "tasks": None if tasks is None else tuple(tasks.split(",")),
@@ -256,7 +257,7 @@ def eval_(
     """
     import json as json_format
 
-    from everlearn.experiment.reload import evaluate_run
+    from everlearn.runs.reload import evaluate_run
 
     chosen = None if tasks is None else tuple(tasks.split(","))
     done, rates = evaluate_run(
@@ -308,7 +309,7 @@ def audit(
 
     from everlearn import audit as auditing
     from everlearn.audit.screen import progress_bar
-    from everlearn.experiment.threads import check_threads, limited_threads
+    from everlearn.support.threads import check_threads, limited_threads
 
     if (run is None) == (synthetic is None):
         raise InvalidInputError("give the folder of a run, or --synthetic with a name")
@@ -395,9 +396,9 @@ def list_(runs: Path = Path("runs")) -> None:
     """
     from everlearn.agents import AGENTS, BOUNDARY_AWARE
     from everlearn.continual_bench import TASKS
-    from everlearn.experiment.config import RunConfig
-    from everlearn.experiment.presets import PRESETS
-    from everlearn.experiment.table import find_runs, run_state
+    from everlearn.results.read import find_runs, run_state
+    from everlearn.runs.config import RunConfig
+    from everlearn.runs.presets import PRESETS
 
     print("tasks: ", ", ".join(TASKS))
     print("agents:", ", ".join(AGENTS))
@@ -443,7 +444,7 @@ def demo(seed: int = 0, out: Path = Path("runs/demo")) -> None:
         seed: Seed of the agent.
         out: Folder for the video.
     """
-    from everlearn.experiment.demo import run_demo
+    from everlearn.runs.demo import run_demo
 
     run_demo(seed=seed, out=out)
 

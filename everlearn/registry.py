@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from everlearn.errors import InvalidInputError, UnknownNameError, given
+from everlearn.support.errors import InvalidInputError, UnknownNameError, given
 
 T = TypeVar("T")
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from everlearn.errors import EverlearnError, InvalidInputError, UnknownNameError
 from everlearn.registry import Registry
+from everlearn.support.errors import EverlearnError, InvalidInputError, UnknownNameError
 
 
 def test_names_come_in_order_and_only_once():

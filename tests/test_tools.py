@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from everlearn.experiment.run import execute
-from everlearn.experiment.summary import summarize
 from everlearn.report import read_report
-from tests.experiment.worker import tiny
+from everlearn.results.summary import summarize
+from everlearn.runs.loop import execute
+from tests.runs.worker import tiny
 
 TOOLS = Path(__file__).parents[1] / "tools"
 

@@ -9,12 +9,12 @@ stopped, and `python tools/keep_results.py runs/alone results/quick` keeps what 
 import sys
 from pathlib import Path
 
-from everlearn.experiment.config import RunConfig
-from everlearn.experiment.run import execute
-from everlearn.experiment.screen import Screen
-from everlearn.experiment.store import CONFIG, SINGLE
-from everlearn.experiment.summary import single_task_configs, single_task_folder
-from everlearn.experiment.table import find_runs
+from everlearn.results.read import find_runs
+from everlearn.results.summary import single_task_configs, single_task_folder
+from everlearn.runs.config import RunConfig
+from everlearn.runs.folder import CONFIG, SINGLE
+from everlearn.runs.loop import execute
+from everlearn.runs.progress import Screen
 
 source, target, agents = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
 for run in find_runs(source):

@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 
 from everlearn.agents import OnlineAgent, run_episode
-from everlearn.protocols import FloatArray
+from everlearn.interfaces import FloatArray
 
 
 def upright(obs: FloatArray, action: FloatArray, next_obs: FloatArray) -> FloatArray:

@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 
 from everlearn.agents import AGENTS, OnlineAgent, run_episode
-from everlearn.protocols import Agent, FloatArray
+from everlearn.interfaces import Agent, FloatArray
 
 FINGER_TO_TARGET = slice(8, 10)
 

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from everlearn.audit.stream import TransitionStream
-from everlearn.errors import InvalidInputError
-from everlearn.models import OnlineWorldModel
-from everlearn.protocols import FloatArray
+from everlearn.interfaces import FloatArray
+from everlearn.online import OnlineWorldModel
+from everlearn.support.errors import InvalidInputError
 
 CHUNK = 256
 """Transitions encoded at a time."""

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from everlearn.audit.encoded import Doubles
 from everlearn.audit.growth import LATE, SHAPES
 from everlearn.audit.result import Audit, Comparator, Learner
-from everlearn.drawing import (
+from everlearn.support.plotting import (
     BLUE,
     GREY,
     PURPLE,

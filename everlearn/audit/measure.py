@@ -26,8 +26,8 @@ from everlearn.audit.result import (
 )
 from everlearn.audit.schedule import AuditConfig, audit_times, spans
 from everlearn.audit.stream import TransitionStream
-from everlearn.models import OnlineWorldModel
-from everlearn.models.checkpoint import LIVE_SETTINGS
+from everlearn.online import OnlineWorldModel
+from everlearn.world_model.snapshot import LIVE_SETTINGS
 
 BUDGET = 1e13
 """Operations that the exact leader may cost before it is left out, if nobody asked for it."""

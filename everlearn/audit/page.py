@@ -8,8 +8,9 @@ from pathlib import Path
 
 from everlearn.audit.figures import FIGURES, save_figures
 from everlearn.audit.result import Audit, Comparator, Learner
-from everlearn.experiment.store import storing, write_text
-from everlearn.models import NoMemory, OnlineWorldModelConfig
+from everlearn.online import OnlineWorldModelConfig
+from everlearn.runs.folder import storing, write_text
+from everlearn.world_model.memory import NoMemory
 
 NAMES = {"online": "sparse online model", "leader": "exact leader"}
 COMPARATORS: tuple[tuple[Comparator, str], ...] = (

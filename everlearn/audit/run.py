@@ -11,12 +11,12 @@ from everlearn.audit.measure import Progress, audit_stream
 from everlearn.audit.result import Audit
 from everlearn.audit.schedule import AuditConfig
 from everlearn.audit.stream import read_stream
-from everlearn.errors import InvalidInputError
-from everlearn.experiment.config import RunConfig
-from everlearn.experiment.options import parse_options
-from everlearn.experiment.run import make
-from everlearn.experiment.store import CONFIG
-from everlearn.models import OnlineWorldModel
+from everlearn.online import OnlineWorldModel
+from everlearn.runs.config import RunConfig
+from everlearn.runs.folder import CONFIG
+from everlearn.runs.loop import make
+from everlearn.runs.options import parse_options
+from everlearn.support.errors import InvalidInputError
 
 
 def model_for(

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.errors import InvalidInputError
+from everlearn.support.errors import InvalidInputError
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.errors import InvalidInputError
-from everlearn.experiment.config import RunConfig
-from everlearn.experiment.store import CONFIG, load_transitions, transitions_path
-from everlearn.models import Memory, states_along
-from everlearn.protocols import FloatArray
+from everlearn.interfaces import FloatArray
+from everlearn.runs.config import RunConfig
+from everlearn.runs.folder import CONFIG, load_transitions, transitions_path
+from everlearn.support.errors import InvalidInputError
+from everlearn.world_model.memory import Memory, states_along
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.audit.stream import TransitionStream
-from everlearn.errors import InvalidInputError
-from everlearn.models import OnlineWorldModel
-from everlearn.protocols import FloatArray
+from everlearn.interfaces import FloatArray
+from everlearn.online import OnlineWorldModel
 from everlearn.registry import Registry
+from everlearn.support.errors import InvalidInputError
 
 _OBSERVATIONS, _ACTIONS = 2, 1
 # One thread: several would only wait for each other in kernels this small.

@@ -11,14 +11,14 @@ import mujoco
 import numpy as np
 from gymnasium import spaces
 
-from everlearn.checks import as_numbers, check_number, check_whole
 from everlearn.continual_bench import observation, rewards
 from everlearn.continual_bench.observation import ObservationReader
+from everlearn.continual_bench.reset import MAX_RESET_NOISE, SPREAD, SUBSTEPS, settle
 from everlearn.continual_bench.scene import build_model
-from everlearn.continual_bench.start import MAX_RESET_NOISE, SPREAD, SUBSTEPS, settle
 from everlearn.continual_bench.tasks import PAPER_TASKS, TASKS, Task
-from everlearn.errors import InvalidInputError, NotReadyError, given
-from everlearn.protocols import FloatArray, Objective
+from everlearn.interfaces import FloatArray, Objective
+from everlearn.support.checks import as_numbers, check_number, check_whole
+from everlearn.support.errors import InvalidInputError, NotReadyError, given
 
 if TYPE_CHECKING:
     from everlearn.continual_bench.rendering import Camera, Viewer

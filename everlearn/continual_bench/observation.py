@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 from numba import njit
 
-from everlearn.protocols import Bodies, CommandedPosition
+from everlearn.interfaces import Bodies, CommandedPosition
 
 HAND = slice(0, 3)
 OPENING = 3

@@ -17,7 +17,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from everlearn.errors import InvalidInputError, MissingExtraError, UnknownNameError
+from everlearn.support.errors import InvalidInputError, MissingExtraError, UnknownNameError
 
 _ADVICE = (
     "Install a software renderer (Debian: apt-get install libegl1 libgl1-mesa-dri, or "

@@ -29,7 +29,7 @@ import math
 import numpy as np
 from numba import njit, prange
 
-from everlearn.protocols import FloatArray
+from everlearn.interfaces import FloatArray
 
 BUTTON_TARGET_Z = 0.09999996829318347
 BUTTON_TRAVEL = 0.09349997035412655

@@ -16,7 +16,7 @@ from xml.sax.saxutils import quoteattr
 import mujoco
 import numpy as np
 
-from everlearn.errors import MissingExtraError
+from everlearn.support.errors import MissingExtraError
 
 # Assets first, then the bodies in the order of the world; names are the parts' file names.
 _ASSETS = (

@@ -9,9 +9,9 @@ import numpy as np
 
 from everlearn.continual_bench import rewards
 from everlearn.continual_bench.observation import WORKSPACE_HIGH, WORKSPACE_LOW
-from everlearn.errors import InvalidInputError
-from everlearn.protocols import FloatArray, Objective
+from everlearn.interfaces import FloatArray, Objective
 from everlearn.registry import Registry
+from everlearn.support.errors import InvalidInputError
 
 Success = Callable[[FloatArray, FloatArray, FloatArray], np.ndarray]
 

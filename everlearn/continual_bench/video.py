@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.errors import InvalidInputError, MissingExtraError
-from everlearn.protocols import FloatArray
+from everlearn.interfaces import FloatArray
+from everlearn.support.errors import InvalidInputError, MissingExtraError
 
 SUFFIXES = (".mp4", ".gif")
 FRAMES_PER_SECOND = 20

@@ -27,12 +27,12 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.checks import as_numbers, check_number
-from everlearn.errors import InvalidInputError
-from everlearn.planning.imagination import Actions, Sequences, action_bounds, imagine
+from everlearn.interfaces import FloatArray, Objective, WorldModel
 from everlearn.planning.noise import check_beta, colored_noise
 from everlearn.planning.plan import Plan
-from everlearn.protocols import FloatArray, Objective, WorldModel
+from everlearn.planning.rollout import Actions, Sequences, action_bounds, imagine
+from everlearn.support.checks import as_numbers, check_number
+from everlearn.support.errors import InvalidInputError
 
 EXECUTE = ("best", "mean", "elite-mean")
 

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.errors import InvalidInputError
+from everlearn.support.errors import InvalidInputError
 
 
 def check_beta(beta: float) -> None:

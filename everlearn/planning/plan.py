@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.planning.imagination import Actions
-from everlearn.protocols import FloatArray, Objective, WorldModel
+from everlearn.interfaces import FloatArray, Objective, WorldModel
+from everlearn.planning.rollout import Actions
 
 
 @dataclass(frozen=True, eq=False)

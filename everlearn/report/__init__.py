@@ -2,7 +2,7 @@
 
 from everlearn.report.build import write_report
 from everlearn.report.content import Report, read_comparison, read_report, summary_lines
-from everlearn.report.statistics import Estimate, Resampling, estimate
+from everlearn.results.statistics import Estimate, Resampling, estimate
 
 __all__ = [
     "Estimate",

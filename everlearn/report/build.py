@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from everlearn.drawing import save_figure
-from everlearn.errors import InvalidInputError
-from everlearn.experiment.store import Notify, storing, write_text
 from everlearn.report.content import Report, StudyReport
 from everlearn.report.figures import Drawing, draw_study
 from everlearn.report.page import write_page
-from everlearn.report.statistics import Resampling
 from everlearn.report.tables import score_rows, to_csv, to_latex, to_markdown
 from everlearn.report.videos import FOLDER, find_videos, make_videos
+from everlearn.results.statistics import Resampling
+from everlearn.runs.folder import Notify, storing, write_text
+from everlearn.support.errors import InvalidInputError
+from everlearn.support.plotting import save_figure
 
 SUMMARY = "summary.json"
 

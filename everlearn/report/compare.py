@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from everlearn.report.methods import Method, Study
-from everlearn.report.runs import METRIC_NAMES
-from everlearn.report.statistics import Resampling, difference_interval
 from everlearn.report.tables import HEADINGS, MISSING, Table, percent
+from everlearn.results.methods import Method, Study
+from everlearn.results.records import METRIC_NAMES
+from everlearn.results.statistics import Resampling, difference_interval
 
 
 @dataclass(frozen=True)

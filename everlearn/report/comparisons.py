@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from everlearn.experiment import metrics
-from everlearn.experiment.summary import periods
 from everlearn.report.curves import joined
-from everlearn.report.methods import Method, Study
-from everlearn.report.runs import RunRecord
-from everlearn.report.statistics import Estimate, Floats, Resampling, estimate
+from everlearn.results import metrics
+from everlearn.results.methods import Method, Study
+from everlearn.results.records import RunRecord
+from everlearn.results.statistics import Estimate, Floats, Resampling, estimate
+from everlearn.results.summary import periods
 
 BUDGET, BINS = "capacity", "bins"
 ABLATIONS = {

@@ -9,12 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from everlearn.errors import InvalidInputError
 from everlearn.report.compare import Change, change_table, changes
 from everlearn.report.curves import CurveFigure, curve_figures
-from everlearn.report.methods import Study, studies_of
-from everlearn.report.runs import RunRecord, read_records
-from everlearn.report.statistics import Resampling
 from everlearn.report.tables import (
     HEADINGS,
     MethodScores,
@@ -26,6 +22,10 @@ from everlearn.report.tables import (
     score_rows,
     task_table,
 )
+from everlearn.results.methods import Study, studies_of
+from everlearn.results.records import RunRecord, read_records
+from everlearn.results.statistics import Resampling
+from everlearn.support.errors import InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)

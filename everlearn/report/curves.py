@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.experiment import metrics
-from everlearn.experiment.protocol import seen_tasks
-from everlearn.report.methods import Method, Study
-from everlearn.report.runs import RunRecord
-from everlearn.report.statistics import Floats, Resampling, column_estimates, estimate
+from everlearn.results import metrics
+from everlearn.results.methods import Method, Study
+from everlearn.results.records import RunRecord
+from everlearn.results.statistics import Floats, Resampling, column_estimates, estimate
+from everlearn.runs.schedule import seen_tasks
 
 FIELDS = ("mean", "standard_error", "middle", "low", "high", "runs")
 """Of a curve at every point, as `statistics.Estimate` has them."""

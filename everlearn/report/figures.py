@@ -14,7 +14,6 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from everlearn.drawing import GREY, MARKERS, SHADE, LineStyle, label_axes, new_figure
 from everlearn.report.comparisons import (
     ABLATIONS,
     BINS,
@@ -28,8 +27,9 @@ from everlearn.report.comparisons import (
     speeds,
 )
 from everlearn.report.curves import FIELDS, Curve, CurveFigure
-from everlearn.report.methods import Study
-from everlearn.report.statistics import Estimate, Resampling
+from everlearn.results.methods import Study
+from everlearn.results.statistics import Estimate, Resampling
+from everlearn.support.plotting import GREY, MARKERS, SHADE, LineStyle, label_axes, new_figure
 
 Row = dict[str, Any]
 

@@ -20,14 +20,9 @@ from matplotlib.figure import Figure
 
 import everlearn
 from everlearn.agents import told_of_tasks
-from everlearn.drawing import marker_outline, settle_layout
-from everlearn.experiment.command import command_for
-from everlearn.experiment.store import write_text
 from everlearn.report.content import Report, StudyReport
 from everlearn.report.figures import Drawing
-from everlearn.report.methods import Method, Study, plain
 from everlearn.report.page_data import study_data
-from everlearn.report.runs import RunRecord
 from everlearn.report.tables import (
     ARROWS,
     HEADINGS,
@@ -40,6 +35,11 @@ from everlearn.report.tables import (
     paper_cell,
 )
 from everlearn.report.videos import LARGEST, Video
+from everlearn.results.methods import Method, Study, plain
+from everlearn.results.records import RunRecord
+from everlearn.runs.command import command_for
+from everlearn.runs.folder import write_text
+from everlearn.support.plotting import marker_outline, settle_layout
 
 PAGE = "index.html"
 PICTURE_DOTS = 130

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from everlearn.drawing import LineStyle, marker_outline
 from everlearn.report.content import StudyReport
 from everlearn.report.curves import CurveFigure
-from everlearn.report.methods import Study
-from everlearn.report.statistics import Floats
+from everlearn.results.methods import Study
+from everlearn.results.statistics import Floats
+from everlearn.support.plotting import LineStyle, marker_outline
 
 DIGITS = 5
 """Significant digits of a plotted number: more than a screen can show."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from everlearn.agents import told_of_tasks
-from everlearn.report import paper
-from everlearn.report.methods import Method, Study
-from everlearn.report.runs import METRIC_NAMES
-from everlearn.report.statistics import Estimate, Resampling, estimate
+from everlearn.results import paper
+from everlearn.results.methods import Method, Study
+from everlearn.results.records import METRIC_NAMES
+from everlearn.results.statistics import Estimate, Resampling, estimate
 
 HEADINGS = {
     "average_performance": ("AP", "up"),

@@ -12,14 +12,14 @@ from everlearn.agents import run_episode
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.continual_bench.video import Film, check_path
-from everlearn.experiment import checkpoint
-from everlearn.experiment.protocol import agent_seed, seen_tasks
-from everlearn.experiment.reload import load_run
-from everlearn.experiment.run import make
-from everlearn.experiment.store import CHECKPOINTS, Notify
-from everlearn.experiment.threads import limited_threads
-from everlearn.protocols import Agent
-from everlearn.report.methods import Study, slug
+from everlearn.interfaces import Agent
+from everlearn.results.methods import Study, slug
+from everlearn.runs import snapshots
+from everlearn.runs.folder import CHECKPOINTS, Notify
+from everlearn.runs.loop import make
+from everlearn.runs.reload import load_run
+from everlearn.runs.schedule import agent_seed, seen_tasks
+from everlearn.support.threads import limited_threads
 
 BEFORE, AFTER = "before", "after"
 SIZE = 240
@@ -87,7 +87,7 @@ def make_videos(study: Study, out: Path, notify: Notify) -> list[Path]:
     check_path("any.mp4")
     folders = []
     for method in study.methods:
-        run = next((run for run in method.runs if checkpoint.names(run.folder / CHECKPOINTS)), None)
+        run = next((run for run in method.runs if snapshots.names(run.folder / CHECKPOINTS)), None)
         if run is None:
             notify(f"no videos of {method.label}: none of its runs has a snapshot")
             continue

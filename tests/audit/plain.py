@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from everlearn.audit import TransitionStream
-from everlearn.models import NoMemory, OnlineWorldModel
-from tests.models.worlds import small_model, walk
+from everlearn.online import OnlineWorldModel
+from everlearn.world_model.memory import NoMemory
+from tests.online.worlds import small_model, walk
 
 Array = npt.NDArray[np.float64]
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from everlearn.audit import SYNTHETIC, AuditConfig, audit_stream, leader, synthetic_case
-from everlearn.errors import InvalidInputError
+from everlearn.support.errors import InvalidInputError
 from tests.audit import plain
-from tests.models.worlds import memories
+from tests.online.worlds import memories
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 
 from everlearn.audit import TransitionStream, audit_run, model_for, read_stream
 from everlearn.cli import main
-from everlearn.errors import InvalidInputError
-from everlearn.experiment.store import load_transitions
-from everlearn.models import states_along
+from everlearn.runs.folder import load_transitions
+from everlearn.support.errors import InvalidInputError
+from everlearn.world_model.memory import states_along
 
 SMALL = ["--tasks", "window-close,button-press", "--episodes-per-task", "2", "--max-steps", "30"]
 SMALL += ["--evaluate-every", "0", "--evaluate-at-switches", "0", "--heldout", "0"]
@@ -60,7 +60,7 @@ def test_memories_start_anew_with_every_episode(run: Path):
 
 def test_the_audited_model_ends_as_the_agents_own(run: Path):
     # The run's agent learned these transitions itself; its file holds what came of it.
-    from everlearn.experiment.reload import load_run
+    from everlearn.runs.reload import load_run
 
     _, _, agent = load_run(run)
     wanted = agent.model.weights  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from gymnasium.utils.env_checker import check_env
 
 from everlearn.continual_bench import PAPER_TASKS, TASKS, observation, register_task
 from everlearn.continual_bench.env import MAX_STEPS, ContinualBenchEnv
-from everlearn.errors import InvalidInputError, NotReadyError, UnknownNameError
+from everlearn.support.errors import InvalidInputError, NotReadyError, UnknownNameError
 
 ID = "everlearn/ContinualBench-v0"
 

@@ -13,7 +13,7 @@ import pytest
 
 from everlearn.continual_bench import observation
 from everlearn.continual_bench.scene import assets_folder, build_model
-from everlearn.errors import MissingExtraError
+from everlearn.support.errors import MissingExtraError
 
 FACTS = json.loads((Path(__file__).parents[1] / "data" / "facts.json").read_text())
 

@@ -5,8 +5,8 @@ import pytest
 
 from everlearn.continual_bench import PAPER_TASKS, observation
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.continual_bench.scripted import SCRIPTS, ScriptedController
-from everlearn.errors import InvalidInputError, UnknownNameError
+from everlearn.continual_bench.scripts import SCRIPTS, ScriptedController
+from everlearn.support.errors import InvalidInputError, UnknownNameError
 
 
 def play(env: ContinualBenchEnv, controller: ScriptedController, seed: int) -> tuple[int, bool]:

@@ -10,8 +10,8 @@ import pytest
 from everlearn.agents import AGENTS, BOUNDARY_AWARE, TASK_DEPENDENT
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.errors import DamagedFileError
-from everlearn.protocols import Agent
+from everlearn.interfaces import Agent
+from everlearn.support.errors import DamagedFileError
 
 TASK = "button-press"
 PLANNER = {"candidates": 12, "elites": 3, "horizon": 4, "iterations": 2, "threads": 1}

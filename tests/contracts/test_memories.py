@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.models import OnlineWorldModel
-from everlearn.models.imagining import ImaginingModel
-from everlearn.models.memory import MEMORIES, build_memory
-from everlearn.models.mlp import MLPWorldModel
-from everlearn.strategies import PerfectMemory
+from everlearn.deep.mlp.model import MLPWorldModel
+from everlearn.deep.strategies import PerfectMemory
+from everlearn.online import OnlineWorldModel
+from everlearn.world_model.base import ImaginingModel
+from everlearn.world_model.memory import MEMORIES, build_memory
 
 COMMANDS = {"commanded_position": ContinualBenchEnv.commanded_position, "gain": 30.0}
 GIVEN = {"commands": COMMANDS, "motion": COMMANDS}

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from everlearn.errors import InvalidInputError
-from everlearn.strategies import STRATEGIES
-from tests.strategies.regression import Learner, network
+from everlearn.deep.strategies import STRATEGIES
+from everlearn.support.errors import InvalidInputError
+from tests.deep.regression import Learner, network
 
 
 @pytest.fixture(params=STRATEGIES.names())

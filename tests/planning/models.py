@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
-from everlearn.protocols import FloatArray
+from everlearn.interfaces import FloatArray
 
 
 class LinearModel:

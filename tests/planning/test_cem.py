@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from everlearn.errors import InvalidInputError
+from everlearn.interfaces import FloatArray
 from everlearn.planning import PLANNERS, CEMConfig, CEMPlanner, Planner
-from everlearn.protocols import FloatArray
+from everlearn.support.errors import InvalidInputError
 from tests.planning.models import LinearModel, point_mass, to_origin
 
 START = np.array([0.7, -0.4, 0.0, 0.0])

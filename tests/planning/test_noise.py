@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from everlearn.errors import InvalidInputError
 from everlearn.planning.noise import colored_noise
+from everlearn.support.errors import InvalidInputError
 
 
 def slope(noise: np.ndarray) -> float:

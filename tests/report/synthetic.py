@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.experiment import protocol
-from everlearn.experiment.config import RunConfig
-from everlearn.experiment.options import resolved_options
-from everlearn.experiment.presets import preset_config
-from everlearn.experiment.store import MetricsLog, open_run
-from everlearn.experiment.summary import single_task_configs, single_task_folder
+from everlearn.results.summary import single_task_configs, single_task_folder
+from everlearn.runs import schedule
+from everlearn.runs.config import RunConfig
+from everlearn.runs.folder import MetricsLog, open_run
+from everlearn.runs.options import resolved_options
+from everlearn.runs.presets import preset_config
 
 SKILL = {"oa": 0.95, "mlp-perfect-memory": 0.9, "mlp-coreset": 0.7, "mlp-si": 0.5}
 LOSS = {"mlp-coreset": 0.15, "mlp-si": 0.4, "mlp-finetune": 0.9}
@@ -52,7 +52,7 @@ def write_run(
     lines: list[dict[str, Any]] = []
     step = 0
     for done in range(1, (config.episodes if episodes is None else episodes) + 1):
-        place = protocol.position(config, done - 1)
+        place = schedule.position(config, done - 1)
         inside = (place.episode + 1) / config.episodes_per_task
         success = bool(generator.random() < level * min(1.0, 2 * inside))
         length = int(generator.integers(50, 300)) if success else config.max_steps
@@ -62,10 +62,10 @@ def write_run(
             {"kind": "episode", **here, "task": config.tasks[place.entry], "success": success}
             | {"length": length, "return": 1.5, "seconds": round(0.03 * length, 4)}
         )
-        count = protocol.evaluation_episodes(config, done)
+        count = schedule.evaluation_episodes(config, done)
         if not count or done in skipped:
             continue
-        for age, task in enumerate(reversed(protocol.seen_tasks(config, done))):
+        for age, task in enumerate(reversed(schedule.seen_tasks(config, done))):
             kept = level * (1 - LOSS.get(config.agent, 0.02)) ** age
             rate = float(generator.binomial(count, kept)) / count
             lines.append(

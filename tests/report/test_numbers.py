@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from everlearn.experiment.config import RunConfig
 from everlearn.report import Report
+from everlearn.runs.config import RunConfig
 
 
 def lines_of(run: Path) -> list[dict]:
@@ -210,7 +210,7 @@ def test_wall_time_is_that_of_training_and_of_evaluation(written: Path, runs: Pa
 
 
 def test_the_papers_numbers_are_in_the_paper():
-    from everlearn.report.paper import SCORES
+    from everlearn.results.paper import SCORES
 
     assert SCORES["oa"] == (72.93, 27.62)
     assert SCORES["mlp-finetune"] == (24.86, 37.74)

@@ -12,10 +12,6 @@ from pathlib import Path
 import pytest
 
 from everlearn.cli import main
-from everlearn.errors import InvalidInputError
-from everlearn.experiment.command import command_for
-from everlearn.experiment.config import EvaluationSchedule, RunConfig
-from everlearn.experiment.presets import preset_config
 from everlearn.report import (
     Report,
     Resampling,
@@ -26,6 +22,10 @@ from everlearn.report import (
 )
 from everlearn.report.page import page
 from everlearn.report.tables import latex_text, percent, to_csv
+from everlearn.runs.command import command_for
+from everlearn.runs.config import EvaluationSchedule, RunConfig
+from everlearn.runs.presets import preset_config
+from everlearn.support.errors import InvalidInputError
 from tests.report.synthetic import config_of, write_run, write_sweep
 
 pytestmark = pytest.mark.xdist_group("report")  # one process makes the report for all
@@ -247,7 +247,7 @@ def test_the_command_of_a_run_makes_its_config(
 ):
     import shlex
 
-    from everlearn.experiment import run as run_module
+    from everlearn.runs import loop as run_module
 
     found = []
 

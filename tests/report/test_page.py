@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from everlearn.errors import MissingExtraError
-from everlearn.experiment.run import execute
 from everlearn.report import read_report, write_report
 from everlearn.report.page import page
 from everlearn.report.videos import LARGEST, find_videos, make_videos
-from tests.experiment.worker import tiny
+from everlearn.runs.loop import execute
+from everlearn.support.errors import MissingExtraError
 from tests.report.browser import Browser, chromium
 from tests.report.synthetic import config_of, write_run
+from tests.runs.worker import tiny
 
 pytestmark = pytest.mark.xdist_group("report")  # one process makes the report for all
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from everlearn.experiment.summary import summarize
+from everlearn.results.summary import summarize
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from everlearn import archive
+from everlearn.support import archive
 
 Content = tuple[dict[str, Any], dict[str, Any]]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiment.worker import finish, kill_at, outcome, start, tiny
+from tests.runs.worker import finish, kill_at, outcome, start, tiny
 
 DECADE = 3.2e8
 

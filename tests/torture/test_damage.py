@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from everlearn.errors import DamagedFileError
-from everlearn.experiment import checkpoint
-from everlearn.experiment.run import execute, make
-from everlearn.experiment.store import RunFolder, load_transitions, read_lines
-from tests.experiment.worker import outcome, tiny
+from everlearn.runs import snapshots
+from everlearn.runs.folder import RunFolder, load_transitions, read_lines
+from everlearn.runs.loop import execute, make
+from everlearn.support.errors import DamagedFileError
+from tests.runs.worker import outcome, tiny
 
 CONFIG = tiny("oa")
 NEWEST = "000006-2-evaluated"
@@ -38,14 +38,14 @@ def checks(folder: Path) -> dict[Path, Check]:
     """Files of a run that decide something, and what reads each."""
     _, agent = make(CONFIG)
     snapshot = folder / "checkpoints" / NEWEST
-    read = checkpoint.read_snapshot(snapshot)
+    read = snapshots.read_snapshot(snapshot)
 
     def metrics() -> None:
         _, ends = read_lines(folder / "metrics.jsonl")
         RunFolder(folder, CONFIG).check_metrics(read.offset, read.digest, ends)
 
     def state() -> None:
-        checkpoint.read_snapshot(snapshot)
+        snapshots.read_snapshot(snapshot)
 
     return {
         snapshot / "agent": lambda: agent.load(snapshot / "agent"),
@@ -114,7 +114,7 @@ def test_altered_metrics_are_never_taken_for_the_truth(times, run, tmp_path, tal
         folder = Path(shutil.copytree(run, tmp_path / str(number)))
         file = folder / "metrics.jsonl"
         content = bytearray(file.read_bytes())
-        older = checkpoint.read_snapshot(folder / "checkpoints" / "000006-1-trained").offset
+        older = snapshots.read_snapshot(folder / "checkpoints" / "000006-1-trained").offset
         digits = [at for at in range(older) if chr(content[at]) in "0123456789"]
         content[generator.choice(digits)] ^= 1
         file.write_bytes(content)

@@ -9,8 +9,8 @@ from functools import partial
 
 import pytest
 
-from everlearn.experiment.store import read_lines
-from tests.experiment.worker import REFUSED, fill, finish, outcome, start, tiny, trip_at
+from everlearn.runs.folder import read_lines
+from tests.runs.worker import REFUSED, fill, finish, outcome, start, tiny, trip_at
 
 
 @pytest.fixture(scope="module")

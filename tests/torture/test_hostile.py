@@ -13,17 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from everlearn.agents import AGENTS
-from everlearn.archive import MAGIC, load_archive, save_archive
 from everlearn.cli import main
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.errors import DamagedFileError, EverlearnError, InvalidInputError
-from everlearn.experiment import checkpoint
-from everlearn.experiment.config import RunConfig
-from everlearn.experiment.run import execute
 from everlearn.registry import Registry
+from everlearn.runs import snapshots
+from everlearn.runs.config import RunConfig
+from everlearn.runs.loop import execute
+from everlearn.support.archive import MAGIC, load_archive, save_archive
+from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
 from tests.contracts.test_agents import make, play
-from tests.experiment.worker import outcome, tiny
+from tests.runs.worker import outcome, tiny
 from tests.torture.forgery import sampled, save_anything
 
 TASK = "button-press"
@@ -241,8 +241,8 @@ def test_hostile_run_folders_are_refused_in_a_line(examples, run, tmp_path, caps
 @pytest.mark.parametrize("count", [15, pytest.param(None, marks=pytest.mark.torture)])
 def test_forged_states_of_runs_are_refused_or_repaired(count, run, tmp_path, tally):
     expected = outcome(run)
-    newest = run / "checkpoints" / checkpoint.names(run / "checkpoints")[-1]
-    kind, version = checkpoint.KIND, checkpoint.VERSION
+    newest = run / "checkpoints" / snapshots.names(run / "checkpoints")[-1]
+    kind, version = snapshots.KIND, snapshots.VERSION
     arrays, meta = load_archive(newest / "state", kind, version)
     for what, content in sampled(arrays, meta, count):
         folder = tmp_path / "run"

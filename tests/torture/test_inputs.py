@@ -18,22 +18,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from everlearn.agents import AGENTS, OnlineOptions, run_episode
-from everlearn.agents.sac import SACConfig
-from everlearn.archive import load_archive, save_archive
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.errors import EverlearnError
-from everlearn.experiment import metrics
-from everlearn.experiment.checkpoint import RunState
-from everlearn.experiment.config import EvaluationSchedule, RunConfig
-from everlearn.experiment.job import Resources
-from everlearn.experiment.lines import parse_lines
-from everlearn.experiment.options import check_options, parse_options
-from everlearn.experiment.sweep import parse_seeds
-from everlearn.models import OnlineWorldModel
-from everlearn.models.ftl import OnlineWorldModelConfig
+from everlearn.deep.sac.learner import SACConfig
+from everlearn.online import OnlineWorldModel
+from everlearn.online.model import OnlineWorldModelConfig
 from everlearn.planning import CEMConfig, CEMPlanner
-from tests.models.worlds import ACTIONS, memories, small_model, states_equal, walk
+from everlearn.results import metrics
+from everlearn.runs.config import EvaluationSchedule, RunConfig
+from everlearn.runs.metrics_file import parse_lines
+from everlearn.runs.options import check_options, parse_options
+from everlearn.runs.snapshots import RunState
+from everlearn.support.archive import load_archive, save_archive
+from everlearn.support.errors import EverlearnError
+from everlearn.sweeps.grid import parse_seeds
+from everlearn.sweeps.job import Resources
+from tests.online.worlds import ACTIONS, memories, small_model, states_equal, walk
 from tests.torture.nasty import NESTED, anything, odd_arrays
 
 TASK = "button-press"

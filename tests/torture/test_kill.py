@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from everlearn.experiment.presets import preset_config
-from tests.experiment.worker import finish, kill_at, outcome, start, tiny, uninterrupted
+from everlearn.runs.presets import preset_config
+from tests.runs.worker import finish, kill_at, outcome, start, tiny, uninterrupted
 
 pytestmark = pytest.mark.torture
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from tests.models.worlds import small_model
+from tests.online.worlds import small_model
 
 
 def transitions(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

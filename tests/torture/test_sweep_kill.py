@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from everlearn.experiment.board import Board
-from everlearn.experiment.job import Outcome, Resources, run_job
-from everlearn.experiment.launch import run_sweep
-from everlearn.experiment.sweep import is_finished, sweep_jobs
-from tests.experiment.worker import outcome
+from everlearn.sweeps.grid import is_finished, sweep_jobs
+from everlearn.sweeps.job import Outcome, Resources, run_job
+from everlearn.sweeps.launch import run_sweep
+from everlearn.sweeps.progress import Board
+from tests.runs.worker import outcome
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(3000)]
 

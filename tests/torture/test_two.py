@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from everlearn.experiment.store import CONFIG, check_folder
-from tests.experiment.worker import IN_USE, finish, outcome, start, tiny
+from everlearn.runs.folder import CONFIG, check_folder
+from tests.runs.worker import IN_USE, finish, outcome, start, tiny
 
 
 @pytest.mark.parametrize(

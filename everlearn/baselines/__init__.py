@@ -1,0 +1,1 @@
+"""Agents to compare with that learn nothing."""

@@ -1,0 +1,99 @@
+"""An agent that plays each task's script: what can be reached, and the upper end of every plot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from everlearn.continual_bench.scripts import ScriptedController
+from everlearn.interfaces import FloatArray, Objective
+from everlearn.support.archive import load_archive, reading, save_archive
+from everlearn.support.errors import InvalidInputError, NotReadyError
+
+KIND = "everlearn-scripted-agent"
+VERSION = 1
+
+
+class ScriptedAgent:
+    """Reads the task's name and plays its script; learns nothing.
+
+    Parameters
+    ----------
+    noise
+        Standard deviation of Gaussian noise added to every action.
+    seed
+        Seed of that noise.
+    """
+
+    boundary_aware = True
+
+    def __init__(self, noise: float = 0.0, seed: int | np.random.SeedSequence = 0) -> None:
+        if not 0.0 <= noise < np.inf:
+            raise InvalidInputError(f"noise is {noise}; expected a number of at least 0")
+        self.noise = noise
+        self._generator = np.random.default_rng(seed)
+        self._controller: ScriptedController | None = None
+
+    def begin_task(self, name: str, objective: Objective | None) -> None:
+        """Take up the script of the task; there must be one under its name."""
+        self._controller = ScriptedController(name)
+
+    def begin_episode(self) -> None:
+        """Go back to the script's first phase."""
+        if self._controller is not None:
+            self._controller.reset()
+
+    def act(self, obs: FloatArray, explore: bool = True) -> npt.NDArray[Any]:
+        """Return the script's action, with noise if the agent has any and may explore."""
+        if self._controller is None:
+            raise NotReadyError("no task yet; call begin_task(name, objective) first")
+        action = self._controller.act(obs)
+        if self.noise and explore:
+            action = np.clip(action + self._generator.normal(0.0, self.noise, 4), -1.0, 1.0)
+        return action
+
+    def observe(
+        self,
+        obs: FloatArray,
+        action: FloatArray,
+        next_obs: FloatArray,
+        reward: float,
+        terminated: bool,
+    ) -> None:
+        """Learn nothing."""
+
+    def evaluation_copy(self, seed: int | np.random.SeedSequence) -> ScriptedAgent:
+        """Return another one with its own script and generator."""
+        return ScriptedAgent(self.noise, seed)
+
+    def save(self, path: str | Path) -> None:
+        """Write the generator and the place in the script to `path`, atomically."""
+        controller = self._controller
+        place = None if controller is None else [controller.phase, controller.phase_steps]
+        meta = {"generator": self._generator.bit_generator.state, "place": place}
+        save_archive(path, KIND, VERSION, {}, meta)
+
+    def load(self, path: str | Path) -> None:
+        """Take over what `save` wrote; a damaged or foreign file changes nothing.
+
+        The script itself is not in the file: begin the task before loading.
+        """
+        _, meta = load_archive(path, KIND, VERSION)
+        generator = np.random.default_rng(0)
+        with reading(path, "scripted agent"):
+            generator.bit_generator.state = meta["generator"]
+            place = meta["place"]
+            phase, steps = (0, 0) if place is None else (int(place[0]), int(place[1]))
+            if min(phase, steps) < 0:
+                raise ValueError(f"place {place}")
+        if self._controller is not None:
+            if phase >= len(self._controller.phases):
+                raise InvalidInputError(
+                    f"{path} stands in phase {phase} of another script than this task's; begin "
+                    "the task it was saved in before loading"
+                )
+            self._controller.phase, self._controller.phase_steps = phase, steps
+        self._generator = generator

@@ -1,0 +1,1 @@
+"""World models of networks, and agents that plan with them."""

@@ -1,0 +1,33 @@
+"""Strategies: what protects a network from forgetting.
+
+Needs the extra ``deep`` (PyTorch). What a strategy is, is written in `everlearn.interfaces`.
+"""
+
+from everlearn.deep.strategies.base import Protection, Strategy
+from everlearn.deep.strategies.coreset import Coreset
+from everlearn.deep.strategies.ewc import ElasticWeightConsolidation
+from everlearn.deep.strategies.finetune import FineTuning
+from everlearn.deep.strategies.packnet import PackNet
+from everlearn.deep.strategies.perfect_memory import PerfectMemory
+from everlearn.deep.strategies.si import SynapticIntelligence
+from everlearn.registry import Registry
+
+STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
+STRATEGIES.register(FineTuning.name, FineTuning)
+STRATEGIES.register(ElasticWeightConsolidation.name, ElasticWeightConsolidation)
+STRATEGIES.register(SynapticIntelligence.name, SynapticIntelligence)
+STRATEGIES.register(PackNet.name, PackNet)
+STRATEGIES.register(Coreset.name, Coreset)
+STRATEGIES.register(PerfectMemory.name, PerfectMemory)
+
+__all__ = [
+    "STRATEGIES",
+    "Coreset",
+    "ElasticWeightConsolidation",
+    "FineTuning",
+    "PackNet",
+    "PerfectMemory",
+    "Protection",
+    "Strategy",
+    "SynapticIntelligence",
+]

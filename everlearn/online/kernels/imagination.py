@@ -1,0 +1,383 @@
+"""Compiled encoding and imagination of the online model.
+
+Everything here is numba code over plain arrays, in float32 or float64 as the arrays are.
+Notation: ``D`` cells, ``K`` active cells of one input, ``I`` inputs, followed by a constant
+one and padded to a multiple of `UNROLL`, ``L`` outputs padded to a multiple of `LANES`. A
+projection is a tuple: which inputs each of its rows reads, their factors, and how many they
+are (`LosseEncoding.set_projection`); gates are such rows, the first grid behind each gate (and
+one past the last), and their reach.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, prange
+
+from everlearn.online.kernels.simd import (
+    add_grid,
+    add_linear,
+    add_row,
+    locate_lanes,
+    locate_plane,
+    logistic_lanes,
+    project_lanes,
+)
+from everlearn.world_model.step_kernels import FAST, advance_step, aligned_empty, assemble_step
+from everlearn.world_model.vectors import LANES
+
+UNROLL = 2
+"""Inputs are padded to a multiple of this; see `simd.project_lanes`."""
+
+PANEL = (0,) * 3
+"""As long as vectors are projected together."""
+
+PAIR = (0,) * 2
+"""Both rows of a two-dimensional grid."""
+
+SINGLE = (0,)
+"""One vector, or one row."""
+
+
+@njit(cache=True)
+def logistic(x: Any, out: Any) -> None:
+    """1 / (1 + exp(-x)) of arrays whose length is a multiple of `LANES`.
+
+    The one logistic function of learning and predicting. Arguments saturate at +-15 (float32)
+    and +-30 (float64), which keeps results inside (0, 1). The largest error is 4e-7 in float32
+    and 1e-13 in float64.
+    """
+    for c in range(0, x.shape[0], LANES):
+        logistic_lanes(x, c, out)
+
+
+@njit(cache=True)
+def _project(projection: Any, row: int, inputs: Any, out: Any, target: int, rows: Any) -> None:
+    """Project every candidate c by a few rows that read the same inputs: ``out[target + r, c]``.
+
+    As many rows from `row` on as the tuple `rows` is long.
+    """
+    sources, factors, counts = projection
+    count = counts[row]
+    step = len(PANEL) * LANES
+    wide = out.shape[1] // step * step
+    for c in range(0, wide, step):
+        project_lanes(sources, factors, count, row, inputs, c, out, target, PANEL, rows)
+    for c in range(wide, out.shape[1], LANES):
+        project_lanes(sources, factors, count, row, inputs, c, out, target, SINGLE, rows)
+
+
+@njit(cache=True)
+def _read_alike(projection: Any, row: int) -> bool:
+    """Whether a row of a projection reads the same inputs as the next one."""
+    sources, _, counts = projection
+    if counts[row] != counts[row + 1]:
+        return False
+    for k in range(counts[row]):  # noqa: SIM110, no generators in compiled code
+        if sources[row, k] != sources[row + 1, k]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _locate_grid(
+    projection: Any, inputs: Any, grid: int, bins: int, position: Any, cells: Any, fractions: Any
+) -> None:
+    """Lower edges ``cells[dim, c]`` and ``fractions[dim, c]`` past them, of every candidate."""
+    for dim in range(cells.shape[0]):
+        _project(projection, grid * cells.shape[0] + dim, inputs, position, 0, SINGLE)
+        for c in range(0, position.shape[1], LANES):
+            locate_lanes(position[0], c, bins, cells[dim], fractions[dim])
+
+
+@njit(cache=True)
+def _corner(corner: int, c: int, bins: int, cells: Any, fractions: Any) -> Any:
+    """Cell in its grid, and weight, of one corner around a location (bit by dimension)."""
+    index = 0
+    weight = fractions.dtype.type(1)
+    for dim in range(cells.shape[0]):
+        upper = (corner >> (cells.shape[0] - 1 - dim)) & 1
+        index = index * bins + cells[dim, c] + upper
+        past = fractions[dim, c]
+        weight *= past if upper else fractions.dtype.type(1) - past
+    return index, weight
+
+
+@njit(cache=True)
+def _open_gate(gates: Any, gate: int, inputs: Any, used: int, position: Any, out: Any) -> bool:
+    """How far a gate is open for each candidate, ``out[c]`` in [0, 1]; False if for none."""
+    sources, factors, counts, firsts, reach = gates
+    axes = sources.shape[0] // (firsts.shape[0] - 1)
+    out[:] = 0
+    for row in range(gate * axes, (gate + 1) * axes):
+        _project((sources, factors, counts), row, inputs, position, 0, SINGLE)
+        for c in range(used):
+            out[c] += position[0, c] * position[0, c]
+    zero, one = out.dtype.type(0), out.dtype.type(1)
+    any_open = False
+    for c in range(used):
+        # NaN opens no gate; it reaches the prediction through the other grids.
+        share = (one + one) * (one - np.sqrt(out[c]) / reach)
+        out[c] = min(share, one) if share > zero else zero
+        any_open |= out[c] > zero
+    return any_open
+
+
+@njit(cache=True)
+def encode_block(
+    projection: Any,
+    gates: Any,
+    inputs: Any,
+    bins: int,
+    grid_dim: int,
+    linear: int,
+    indices: Any,
+    values: Any,
+) -> None:
+    """Active cells and their values of the inputs in the columns of ``inputs[I, padded N]``.
+
+    A grid of `grid_dim` dimensions has ``2^grid_dim`` active cells, the corners around the
+    location, each with the product of its one-dimensional weights, times how far the gate is
+    open that the grid is behind. The cells after the grids hold the inputs from number `linear`
+    on, as they are; those beyond the inputs are padding.
+    """
+    corners = 1 << grid_dim
+    position = np.empty((1, inputs.shape[1]), inputs.dtype)
+    cells = np.empty((grid_dim, inputs.shape[1]), np.int32)
+    fractions = np.empty((grid_dim, inputs.shape[1]), inputs.dtype)
+    for grid in range(projection[0].shape[0] // grid_dim):
+        _locate_grid(projection, inputs, grid, bins, position, cells, fractions)
+        for c in range(indices.shape[0]):
+            for corner in range(corners):
+                index, weight = _corner(corner, c, bins, cells, fractions)
+                indices[c, grid * corners + corner] = grid * bins**grid_dim + index
+                values[c, grid * corners + corner] = weight
+    grids = projection[0].shape[0] // grid_dim
+    firsts = gates[3]
+    for gate in range(firsts.shape[0] - 1):
+        _open_gate(gates, gate, inputs, indices.shape[0], position, fractions[0])
+        for c in range(indices.shape[0]):
+            for k in range(firsts[gate] * corners, firsts[gate + 1] * corners):
+                values[c, k] *= fractions[0, c]
+    for c in range(indices.shape[0]):
+        for extra in range(indices.shape[1] - grids * corners):
+            k, i = grids * corners + extra, linear + extra
+            indices[c, k] = grids * bins**grid_dim + extra
+            values[c, k] = inputs[i, c] if i < inputs.shape[0] else inputs.dtype.type(0)
+
+
+@njit(cache=True)
+def _add_planes(
+    projection: Any,
+    weights: Any,
+    inputs: Any,
+    first: int,
+    stop: int,
+    bins: int,
+    change: Any,
+    vectors: Any,
+) -> None:
+    """Add what the two-dimensional grids `first` to `stop` predict.
+
+    Grid by grid: the rows of one grid (81 x 32 floats in the paper) stay in the nearest
+    cache while all candidates of the block use them.
+    """
+    count = inputs.shape[1]
+    positions = np.empty((2, count), inputs.dtype)
+    cells = np.empty(count, np.int32)
+    corners = np.empty((4, count), inputs.dtype)
+    for grid in range(first, stop):
+        if _read_alike(projection, 2 * grid):
+            _project(projection, 2 * grid, inputs, positions, 0, PAIR)
+        else:
+            for dim in range(2):
+                _project(projection, 2 * grid + dim, inputs, positions, dim, SINGLE)
+        for c in range(0, count, LANES):
+            locate_plane(positions, c, bins, cells, corners)
+        add_grid(change, weights, grid * bins**2, bins, cells, corners, vectors)
+
+
+@njit(cache=True)
+def _add_grids(
+    projection: Any,
+    weights: Any,
+    inputs: Any,
+    first: int,
+    stop: int,
+    bins: int,
+    grid_dim: int,
+    change: Any,
+    vectors: Any,
+) -> None:
+    """Add what grids `first` to `stop` predict."""
+    if grid_dim == 2:
+        _add_planes(projection, weights, inputs, first, stop, bins, change, vectors)
+        return
+    position = np.empty((1, inputs.shape[1]), inputs.dtype)
+    cells = np.empty((grid_dim, inputs.shape[1]), np.int32)
+    fractions = np.empty((grid_dim, inputs.shape[1]), inputs.dtype)
+    for grid in range(first, stop):
+        _locate_grid(projection, inputs, grid, bins, position, cells, fractions)
+        start = grid * bins**grid_dim
+        for c in range(inputs.shape[1]):
+            for corner in range(1 << grid_dim):
+                index, weight = _corner(corner, c, bins, cells, fractions)
+                add_row(change, c, weights, start + index, weight)
+
+
+@njit(cache=True)
+def predict_block(
+    projection: Any,
+    gates: Any,
+    weights: Any,
+    inputs: Any,
+    used: int,
+    bins: int,
+    grid_dim: int,
+    linear: int,
+    change: Any,
+    vectors: Any,
+) -> None:
+    """``change[c] = W^T phi(inputs[:, c])`` for a block of candidates c, of which `used` count.
+
+    Grids behind a gate that is closed for all of them are not even looked at.
+    """
+    count = inputs.shape[1]
+    grids = projection[0].shape[0] // grid_dim
+    firsts = gates[3]
+    change[:] = 0
+    _add_grids(projection, weights, inputs, 0, firsts[0], bins, grid_dim, change, vectors)
+    if firsts.shape[0] > 1:
+        position = np.empty((1, count), inputs.dtype)
+        share = np.empty(count, inputs.dtype)
+        part = aligned_empty(count, weights.shape[1], weights)
+        for gate in range(firsts.shape[0] - 1):
+            if not _open_gate(gates, gate, inputs, used, position, share):
+                continue
+            part[:] = 0
+            first, stop = firsts[gate], firsts[gate + 1]
+            _add_grids(projection, weights, inputs, first, stop, bins, grid_dim, part, vectors)
+            for c in range(used):
+                for o in range(change.shape[1]):
+                    change[c, o] += share[c] * part[c, o]
+    start = grids * bins**grid_dim
+    add_linear(change, weights, start, inputs, linear, inputs.shape[0], vectors)
+
+
+@njit(cache=True, fastmath=FAST)
+def _imagine_block(
+    start: int,
+    stop: int,
+    states: Any,
+    actions: Any,
+    memories: Any,
+    projection: Any,
+    gates: Any,
+    rows: int,
+    scaling: Any,
+    weights: Any,
+    bins: int,
+    grid_dim: int,
+    linear: int,
+    limits: Any,
+    kind: int,
+    whole: Any,
+    real: Any,
+    vectors: Any,
+) -> None:
+    """Imagine candidates ``start`` to ``stop`` along the whole horizon."""
+    count = stop - start
+    # Padding lanes hold zero inputs; their predictions are never read.
+    padded = (count + LANES - 1) // LANES * LANES
+    inputs = np.zeros((rows, padded), weights.dtype)
+    inputs[scaling.shape[1]] = 1
+    change = aligned_empty(padded, weights.shape[1], weights)
+    for step in range(actions.shape[1]):
+        assemble_step(
+            start,
+            count,
+            step,
+            states,
+            actions,
+            memories,
+            scaling,
+            kind,
+            whole,
+            real,
+            inputs,
+        )
+        predict_block(
+            projection,
+            gates,
+            weights,
+            inputs,
+            count,
+            bins,
+            grid_dim,
+            linear,
+            change,
+            vectors,
+        )
+        advance_step(
+            start,
+            count,
+            step,
+            states,
+            actions,
+            memories,
+            change,
+            limits,
+            kind,
+            whole,
+            real,
+        )
+
+
+@njit(cache=True, parallel=True, fastmath=FAST)
+def imagine(
+    states: Any,
+    actions: Any,
+    memories: Any,
+    projection: Any,
+    gates: Any,
+    rows: int,
+    scaling: Any,
+    weights: Any,
+    bins: int,
+    grid_dim: int,
+    linear: int,
+    limits: Any,
+    kind: int,
+    whole: Any,
+    real: Any,
+    vectors: Any,
+    block: int,
+) -> None:
+    """Fill ``states[N, 1:, S]`` from ``states[N, 0, S]`` along ``actions[N, H, A]``.
+
+    One parallel region for the whole horizon; ``memories[N, M]`` is advanced in place.
+    """
+    total = states.shape[0]
+    blocks = (total + block - 1) // block
+    for b in prange(blocks):
+        _imagine_block(
+            b * block,
+            min(total, (b + 1) * block),
+            states,
+            actions,
+            memories,
+            projection,
+            gates,
+            rows,
+            scaling,
+            weights,
+            bins,
+            grid_dim,
+            linear,
+            limits,
+            kind,
+            whole,
+            real,
+            vectors,
+        )

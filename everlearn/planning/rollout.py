@@ -1,0 +1,107 @@
+"""Imagined sequences of actions: how they are bounded, rolled out and valued."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from everlearn.interfaces import FloatArray, Objective, WorldModel
+from everlearn.support.checks import as_numbers
+from everlearn.support.errors import InvalidInputError
+
+Actions = npt.NDArray[np.float32]
+
+
+class Sequences(NamedTuple):
+    """Sequences of actions, what they earned and what was imagined for them.
+
+    Attributes
+    ----------
+    actions
+        ``[N, H, A]``.
+    returns
+        ``[N]``; minus infinity where the objective was not finite.
+    states
+        ``[N, H + 1, S]``.
+    """
+
+    actions: Actions
+    returns: npt.NDArray[np.float64]
+    states: FloatArray
+
+    def best(self, count: int) -> Sequences:
+        """Return up to `count` sequences of finite return, best first."""
+        # A stable sort: of equals the earlier wins, on every machine.
+        order = np.argsort(-self.returns, kind="stable")[:count]
+        order = order[np.isfinite(self.returns[order])]
+        return Sequences(self.actions[order], self.returns[order], self.states[order])
+
+    def first(self, count: int) -> Sequences:
+        """Return the first `count` sequences."""
+        return Sequences(self.actions[:count], self.returns[:count], self.states[:count])
+
+    def joined(self, other: Sequences) -> Sequences:
+        """Return these sequences followed by those of `other`."""
+        return Sequences(
+            np.concatenate([self.actions, other.actions]),
+            np.concatenate([self.returns, other.returns]),
+            np.concatenate([self.states, other.states]),
+        )
+
+
+def imagine(
+    model: WorldModel,
+    obs: FloatArray,
+    objective: Objective,
+    memory: FloatArray | None,
+    actions: Actions,
+    weights: npt.NDArray[np.float64],
+) -> Sequences:
+    """Roll out ``actions[N, H, A]`` from ``obs[S]`` and sum their rewards times ``weights[H]``."""
+    count, horizon, action_size = actions.shape
+    states = np.asarray(model.rollout(obs, actions, memory=memory))
+    expected = (count, horizon + 1, len(obs))
+    if states.shape != expected:
+        raise InvalidInputError(
+            f"the model's rollout has shape {states.shape}; expected [N, H + 1, S] = {expected}"
+        )
+    flat = count * horizon
+    returned = objective(
+        states[:, :-1].reshape(flat, -1),
+        actions.reshape(flat, -1),
+        states[:, 1:].reshape(flat, -1),
+    )
+    rewards = as_numbers(returned, "what the objective returned", flags=True)
+    if rewards.shape != (flat,):
+        raise InvalidInputError(
+            f"the objective returned {rewards.dtype} of shape {rewards.shape} for observations "
+            f"{(flat, len(obs))} and actions {(flat, action_size)}; expected real numbers of "
+            f"shape {(flat,)}, one for each transition"
+        )
+    # Infinities of both signs may meet in a sum; what comes of it is sorted out below.
+    with np.errstate(invalid="ignore", over="ignore"):
+        returns = (rewards.reshape(count, horizon) * weights).sum(axis=1, dtype=np.float64)
+    returns[~np.isfinite(returns)] = -np.inf
+    return Sequences(actions, returns, states)
+
+
+def action_bounds(
+    space: spaces.Box,
+) -> tuple[Actions, Actions]:
+    """Return finite bounds in float32, rounded inwards: whatever they clip is in the space."""
+    if not isinstance(space, spaces.Box) or len(space.shape) != 1 or space.shape[0] == 0:
+        raise InvalidInputError(f"action space is {space}; expected a Box with one axis")
+    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+    if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high)) and np.all(low <= high)):
+        raise InvalidInputError(
+            f"action bounds are {low} to {high}; expected finite ones with low <= high "
+            "(gymnasium.wrappers.RescaleAction gives an environment such bounds)"
+        )
+    infinity = np.float32(np.inf)
+    low32, high32 = low.astype(np.float32), high.astype(np.float32)
+    low32 = np.where(low32 < low, np.nextafter(low32, infinity), low32)
+    high32 = np.where(high32 > high, np.nextafter(high32, -infinity), high32)
+    return low32, high32

@@ -1,0 +1,1 @@
+"""Reading stored runs: lines, metrics, statistics."""

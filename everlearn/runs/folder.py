@@ -1,0 +1,315 @@
+"""The folder of a run: config, metrics, transitions, and the machine it ran on.
+
+``metrics.jsonl`` is the truth: lines are only ever appended, each with one write, so a crash
+costs at most the last. A resumed run cuts the file back to where its snapshot was taken and
+computes the same lines again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from everlearn.interfaces import FloatArray
+from everlearn.runs.config import RunConfig
+from everlearn.runs.machine import environment_facts
+from everlearn.runs.metrics_file import Line, parse_lines
+from everlearn.runs.schedule import default_evaluators
+from everlearn.support.archive import load_archive, save_archive
+from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
+from everlearn.support.lock import locked
+from everlearn.support.threads import available_threads, check_threads
+
+CONFIG, METRICS, ENVIRONMENT = "config.json", "metrics.jsonl", "environment.json"
+CHECKPOINTS, TRANSITIONS, EVENTS = "checkpoints", "transitions", "tensorboard"
+SINGLE = "single"
+"""Folder below a run with the runs of each task alone, which may be there before it."""
+
+Notify = Callable[[str], None]
+
+
+class StorageError(EverlearnError, OSError):
+    """The disk refused: full, read-only or gone; what had been written is still there."""
+
+
+@contextmanager
+def storing(what: str) -> Iterator[None]:
+    """Turn what the system says about a failed write into a sentence."""
+    try:
+        yield
+    except EverlearnError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"could not write {what}: {error.strerror or error}; nothing written before was lost. "
+            "Make room or choose a folder that can be written, then give the same command again"
+        ) from error
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """A run's folder, held by this process.
+
+    Attributes
+    ----------
+    path
+        Where it is.
+    config
+        As stored: the numbers of threads and evaluators are decided.
+    """
+
+    path: Path
+    config: RunConfig
+
+    @property
+    def metrics(self) -> Path:
+        """The JSONL file."""
+        return self.path / METRICS
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the snapshots."""
+        return self.path / CHECKPOINTS
+
+    def check_metrics(self, offset: int, digest: str | None, ends: list[int]) -> None:
+        """Refuse metrics that are not those that a snapshot was taken at.
+
+        Parameters
+        ----------
+        offset, digest
+            Their length and SHA-256 then; a digest of None fits any.
+        ends
+            Where lines end now.
+        """
+        if offset and offset not in ends:
+            raise DamagedFileError(
+                f"it was taken at byte {offset} of {METRICS}, where no line ends"
+            )
+        if digest is None:
+            return
+        content = self.metrics.read_bytes()[:offset] if offset else b""
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise DamagedFileError(f"the {offset} bytes of {METRICS} before it were altered")
+
+    def save_transitions(
+        self,
+        episode: int,
+        observations: FloatArray,
+        actions: FloatArray,
+        rewards: FloatArray,
+        facts: Mapping[str, Any],
+    ) -> None:
+        """Keep an episode's transitions; one that is repeated gives the same file again."""
+        arrays = {"observations": observations, "actions": actions, "rewards": rewards}
+        with storing(f"transitions of episode {episode}"):
+            folder = self.path / TRANSITIONS
+            folder.mkdir(exist_ok=True)
+            save_archive(transitions_path(self.path, episode), "transitions", 1, arrays, facts)
+
+
+def transitions_path(run: Path, episode: int) -> Path:
+    """File of the transitions of training episode `episode`, counted from 1 as in the metrics."""
+    return run / TRANSITIONS / f"{episode:06d}.transitions"
+
+
+def load_transitions(run: str | Path, episode: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read an episode's ``observations[n + 1]``, ``actions[n]``, ``rewards[n]``, and facts."""
+    return load_archive(transitions_path(Path(run), episode), "transitions", 1)
+
+
+@contextmanager
+def open_run(path: Path, config: RunConfig, fresh: bool, notify: Notify) -> Iterator[RunFolder]:
+    """Create a run's folder or take up an existing one, and hold its lock.
+
+    Raises
+    ------
+    InvalidInputError
+        The folder holds another run, or something else; nothing was changed.
+    NotReadyError
+        Another process is running there.
+    StorageError
+        The folder cannot be written.
+    """
+    check_folder(path, config, fresh)
+    with storing(str(path)):
+        path.mkdir(parents=True, exist_ok=True)
+        holder = locked(path)
+        holder.__enter__()
+    try:
+        stored = check_folder(path, config, fresh)  # again: now nobody else can change it
+        threads = config.threads or (stored.threads if stored else None) or available_threads()
+        check_threads(threads)
+        evaluators = (
+            config.evaluators
+            or (stored.evaluators if stored else None)
+            or default_evaluators(config, threads)
+        )
+        config = dataclasses.replace(config, threads=threads, evaluators=evaluators)
+        if stored is not None and stored.resolved is None:
+            # What the defaults were when it began is not known; today's would be a guess.
+            config = dataclasses.replace(config, resolved=None)
+        with storing(str(path)):
+            for folder in (path, path / TRANSITIONS):
+                for left in folder.glob(".*.tmp"):
+                    left.unlink()  # of a process that died while writing
+            if stored is None:
+                _clear(path)
+            write_text(path / CONFIG, config.to_json())
+            _note_environment(path / ENVIRONMENT, config, notify)
+        yield RunFolder(path, config)
+    finally:
+        holder.__exit__(None, None, None)
+
+
+def check_folder(path: Path, config: RunConfig, fresh: bool) -> RunConfig | None:
+    """Return the config of the run in the folder, None if a new one can start; changes nothing."""
+    if path.exists() and not path.is_dir():
+        raise InvalidInputError(f"{path} is a file; give a folder for the run")
+    if not (path / CONFIG).exists():
+        found = [item.name for item in path.iterdir()] if path.exists() else []
+        visible = [name for name in found if name[0] != "." and name != SINGLE]
+        if not visible:
+            return None
+        # Another process may have begun a run in between: its config is there before all else.
+        if not (path / CONFIG).exists():
+            raise InvalidInputError(
+                f"{path} is not empty and holds no run ({visible[0]} ...); give another folder"
+            )
+    if fresh:
+        return None
+    stored = RunConfig.read(path / CONFIG)
+    found = stored.differences(config)
+    if found:
+        raise InvalidInputError(
+            f"{path} holds a run with other settings ({'; '.join(found)}); give those to resume "
+            "it, another folder, or --fresh to overwrite it"
+        )
+    return stored
+
+
+def _clear(path: Path) -> None:
+    """Remove what runs write, and only that; config.json stays until another replaces it."""
+    for name in (CHECKPOINTS, TRANSITIONS, EVENTS):
+        shutil.rmtree(path / name, ignore_errors=False) if (path / name).is_dir() else None
+    for name in (METRICS, ENVIRONMENT):
+        (path / name).unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file, all or nothing; unchanged content is not written again."""
+    if path.exists() and path.read_bytes() == text.encode():
+        return
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+class MetricsLog:
+    """The metrics file, open for appending.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+    offset
+        Where to go on: what lies behind is cut off, since the run computes it again.
+    """
+
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        self.path = path
+        with storing(str(path)):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            os.ftruncate(self._descriptor, offset)
+            self._digest = hashlib.sha256(path.read_bytes())
+        self.offset = offset
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything in the file."""
+        return self._digest.hexdigest()
+
+    def append(self, lines: list[Line]) -> None:
+        """Append lines; if the disk refuses, none of them is there afterwards."""
+        text = "".join(
+            json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n" for line in lines
+        )
+        content = text.encode()
+        rest = memoryview(content)
+        try:
+            with storing(str(self.path)):
+                while rest:
+                    rest = rest[os.write(self._descriptor, rest) :]
+        except StorageError:
+            os.ftruncate(self._descriptor, self.offset)
+            raise
+        self.offset += len(content)
+        self._digest.update(content)
+
+    def sync(self) -> None:
+        """Bring everything to the disk, before a snapshot refers to it."""
+        with storing(str(self.path)):
+            os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+def read_lines(path: Path, notify: Notify | None = None) -> tuple[list[Line], list[int]]:
+    """Read a metrics file.
+
+    A last line without its end is what a crash leaves: it is left out, and `notify` is told.
+
+    Returns
+    -------
+    lines, ends
+        The lines, and for each the number of bytes up to its end.
+
+    Raises
+    ------
+    DamagedFileError
+        Another line is not what was written; the message names it and the file is untouched.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return [], []
+    lines, ends = parse_lines(content, str(path))
+    if notify is not None and len(content) > (ends[-1] if ends else 0):
+        notify(f"line {len(lines) + 1} of {path.name} was cut short by a crash and is dropped")
+    return lines, ends
+
+
+def _note_environment(file: Path, config: RunConfig, notify: Notify) -> None:
+    """Write where the run started; where it is resumed is added when it differs."""
+    facts = environment_facts(config)
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+        before = known["resumed_with"][-1] if known["resumed_with"] else known
+        changed = [name for name, value in facts.items() if before.get(name) != value]
+        known["resumed_with"] = list(known["resumed_with"])
+    except (FileNotFoundError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        # Not there yet, or no longer what was written; nothing is computed from it.
+        known, changed = {**facts, "resumed_with": []}, []
+    if changed:
+        notify(
+            f"code or machine differ from what the run had before ({', '.join(changed)}); the "
+            "last bits of what follows may differ too"
+        )
+        known["resumed_with"].append(facts)
+    write_text(file, json.dumps(known, indent=2) + "\n")

@@ -1,0 +1,105 @@
+"""The protocol as pure functions: which episode belongs where, and which seed it gets.
+
+Time ``w`` is the number of training episodes done. Every seed is a function of the run's seed
+and of a place in the run, never of what was drawn before; so evaluation takes nothing away
+from training, and a resumed run needs no generator of the runner.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from everlearn.runs.config import (
+    MANY_EPISODES,
+    MAX_EVALUATORS,
+    EvaluationSchedule,
+    RunConfig,
+)
+
+STREAMS = {"agent": 0, "environment": 1, "evaluation": 2}
+"""The named generators into which a run's seed fans out."""
+
+_RESET, _ACTING = 0, 1
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a training episode lies: entry of the task sequence, and episode inside it."""
+
+    entry: int
+    episode: int
+
+
+def position(config: RunConfig, episode: int) -> Position:
+    """Return the place of training episode `episode`, counted from 0."""
+    return Position(*divmod(episode, config.episodes_per_task))
+
+
+def at_switch(config: RunConfig, done: int) -> bool:
+    """Whether a task's period ends after `done` episodes; the end of the run counts."""
+    return done > 0 and done % config.episodes_per_task == 0
+
+
+def evaluation_episodes(config: RunConfig, done: int) -> int:
+    """Episodes a task of the evaluation that is due after `done` episodes; 0 if none is."""
+    schedule: EvaluationSchedule = config.evaluation
+    if done == 0:
+        return 0
+    if at_switch(config, done):
+        return schedule.boundary_episodes
+    inside = done % config.episodes_per_task
+    return schedule.episodes if schedule.every and inside % schedule.every == 0 else 0
+
+
+def seen_tasks(config: RunConfig, done: int) -> tuple[str, ...]:
+    """Names of the tasks begun within `done` episodes, each once, in their first order."""
+    entries = -(-done // config.episodes_per_task)
+    return tuple(dict.fromkeys(config.tasks[:entries]))
+
+
+def evaluation_total(config: RunConfig, done: int = 0) -> int:
+    """Count the evaluation episodes that come after `done` training episodes."""
+    return sum(
+        evaluation_episodes(config, w) * len(seen_tasks(config, w))
+        for w in range(done + 1, config.episodes + 1)
+    )
+
+
+def default_evaluators(config: RunConfig, threads: int) -> int:
+    """Return how many processes evaluate if nobody says it; see `RunConfig.evaluators`."""
+    many = evaluation_total(config) >= MANY_EPISODES
+    return min(threads, MAX_EVALUATORS) if many else 1
+
+
+def agent_seed(config: RunConfig) -> int:
+    """Seed of the agent."""
+    return _number(_sequence(config.seed, "agent"))
+
+
+def environment_seed(config: RunConfig, episode: int) -> int:
+    """Seed of the reset of training episode `episode`, counted from 0."""
+    return _number(_sequence(config.seed, "environment", episode))
+
+
+def evaluation_seeds(
+    config: RunConfig, done: int, task: str, episode: int
+) -> tuple[int, np.random.SeedSequence]:
+    """Seed of the reset, and of the acting agent, of one evaluation episode.
+
+    The evaluation is known by `done`, so that one at the same time is the same in every
+    schedule, and the first five of twenty episodes are those of five.
+    """
+    key = (done, zlib.crc32(task.encode()), episode)
+    reset = _sequence(config.seed, "evaluation", *key, _RESET)
+    return _number(reset), _sequence(config.seed, "evaluation", *key, _ACTING)
+
+
+def _sequence(seed: int, stream: str, *place: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed, spawn_key=(STREAMS[stream], *place))
+
+
+def _number(sequence: np.random.SeedSequence) -> int:
+    return int(sequence.generate_state(1)[0])

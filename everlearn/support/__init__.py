@@ -1,0 +1,1 @@
+"""Small parts that every folder uses and that know none of them."""

@@ -1,0 +1,1 @@
+"""Many runs: on this machine or on a Ray cluster."""

@@ -1,0 +1,135 @@
+"""What a person sees of a sweep: a live table of all runs on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from everlearn.runs.progress import Standing, duration, shown
+from everlearn.support.errors import EverlearnError
+from everlearn.sweeps.job import Job
+from everlearn.sweeps.storage import open_place
+
+STYLES = {"finished": "green", "failed": "red", "running": "cyan"}
+
+
+class Row:
+    """One run of the table, read from its own metrics."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.state, self.text = job, "waiting", ""
+        self.standing = Standing(job.config)
+        self._place = open_place(job.place)
+        self._stamp: object = None
+        self._due = 0.0
+
+    def look(self) -> None:
+        """Read the metrics again if they have changed."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + self._place.patience
+        stamp = self._place.stamp()
+        if stamp is None or stamp == self._stamp:
+            return
+        try:
+            lines = self._place.lines()
+        except (EverlearnError, OSError):
+            return  # the run itself says what is wrong with its files; a table must not
+        self._stamp, self.standing = stamp, Standing(self.job.config)
+        for line in lines:
+            self.standing.take(line)
+
+
+class Board:
+    """Shows a sweep.
+
+    Parameters
+    ----------
+    console
+        Where to; a live table if it is a terminal, a line for every event if not.
+    quiet
+        Show messages only.
+    """
+
+    def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
+        self.console = Console(stderr=True) if console is None else console
+        self.quiet = quiet
+        self._rows: dict[str, Row] = {}
+        self._live: Live | None = None
+
+    @contextmanager
+    def during(self, jobs: Sequence[Job]) -> Iterator[None]:
+        """Show `jobs` for as long as it takes."""
+        self._rows = {job.name: Row(job) for job in jobs}
+        self._began = time.monotonic()
+        self._episodes_before = self._episodes(look=True)
+        if not self.quiet and self.console.is_terminal:
+            self._live = Live(
+                console=self.console, get_renderable=self._render, refresh_per_second=2
+            )
+            self._live.start()
+        try:
+            yield
+        finally:
+            if self._live is not None:
+                self._live.stop()
+                self._live = None
+
+    def tell(self, job: Job, state: str, text: str = "") -> None:
+        """Hear what became of a run."""
+        row = self._rows[job.name]
+        if (row.state, row.text) == (state, text):
+            return
+        row.state, row.text = state, text
+        if not self.quiet and self._live is None and state != "waiting":
+            self.message(f"{job.name}: {state}{f' ({text})' if text else ''}; {self._counts()}")
+
+    def refresh(self) -> None:
+        """Read what the runs have written."""
+        if self._live is not None:
+            for row in self._rows.values():
+                if row.state == "running":
+                    row.look()
+
+    def message(self, text: str) -> None:
+        """Show a message, above the table."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _counts(self) -> str:
+        states = Counter(row.state for row in self._rows.values())
+        return ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+
+    def _episodes(self, look: bool = False) -> int:
+        for row in self._rows.values() if look else ():
+            row.look()
+        return sum(row.standing.episodes for row in self._rows.values())
+
+    def _left(self) -> float | None:
+        """Seconds left at the pace of this sweep so far."""
+        done = self._episodes() - self._episodes_before
+        total = sum(row.job.config.episodes for row in self._rows.values())
+        elapsed = time.monotonic() - self._began
+        return elapsed / done * (total - self._episodes()) if done else None
+
+    def _render(self) -> Group:
+        table = Table("run", "state", "episodes", "task", "AP", "regret", "note", box=None)
+        for name, row in self._rows.items():
+            standing, style = row.standing, STYLES.get(row.state, "")
+            table.add_row(
+                name,
+                Text(row.state, style),
+                f"{standing.episodes}/{row.job.config.episodes}",
+                standing.next_task,
+                shown(standing.average_performance),
+                shown(standing.regret),
+                Text(row.text[:60]),  # an error is text, not markup
+            )
+        return Group(table, Text(f"{self._counts()}; {duration(self._left())} left"))

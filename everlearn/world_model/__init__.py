@@ -1,0 +1,1 @@
+"""What all world models share: inputs, scaling, memory and imagination."""

@@ -1,0 +1,447 @@
+"""What an agent remembers of an episode, and how the model sees it.
+
+An observation need not show the whole state: a hand that follows a commanded position hides
+that position. A memory is carried along real and imagined steps alike: it starts from an
+observation, advances by a step, and gives the model extra input features.
+
+A memory may also be compiled: `compiled` returns the tables that `step_kernels.memory_features`
+and `step_kernels.memory_advance` read. Without it imagination runs step by step in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from everlearn.interfaces import CommandedPosition, FloatArray
+from everlearn.registry import Registry
+from everlearn.support.errors import InvalidInputError
+from everlearn.world_model import step_kernels
+from everlearn.world_model.scaling import box_bounds
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class CompiledMemory:
+    """Tables for the kernels: which memory, its indices and its numbers."""
+
+    kind: int
+    whole: npt.NDArray[np.int64]
+    real: npt.NDArray[np.float64]
+
+
+@runtime_checkable
+class Memory(Protocol):
+    """A batched memory; ``N`` states at once, pure functions of their arguments."""
+
+    name: str
+    size: int
+    """Numbers in a state (``M``)."""
+    inputs: int
+    """Features given to the model (``F``)."""
+    unscaled: BoolArray
+    """Features ``[F]`` whose scale is unknown; the model fixes it after its warm-up."""
+
+    def start(self, obs: FloatArray) -> FloatArray:
+        """States ``[N, M]`` at the beginning of an episode, from ``obs[N, S]``."""
+        ...
+
+    def advance(
+        self, state: FloatArray, obs: FloatArray, action: FloatArray, next_obs: FloatArray
+    ) -> FloatArray:
+        """States after a step from `obs` by `action` to `next_obs`."""
+        ...
+
+    def features(self, state: FloatArray, obs: FloatArray) -> FloatArray:
+        """Input features ``[N, F]`` of `state` at `obs`."""
+        ...
+
+    def description(self) -> dict[str, Any]:
+        """Options as JSON, from which `build_memory` makes an equal memory."""
+        ...
+
+    def compiled(self) -> CompiledMemory | None:
+        """Tables for the kernels, or None for a memory that only runs in Python."""
+        ...
+
+
+@runtime_checkable
+class RemembersMotion(Protocol):
+    """A memory that knows by how much each observation changed in the last step."""
+
+    def displacement(self, state: FloatArray) -> FloatArray:
+        """Last displacement ``[N, S]`` in states ``[N, M]``."""
+        ...
+
+
+class NoMemory:
+    """The paper's agent: the observation is all it knows."""
+
+    name = "none"
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.inputs = 0
+        self.unscaled: BoolArray = np.zeros(0, np.bool_)
+
+    def start(self, obs: FloatArray) -> FloatArray:
+        """Nothing."""
+        return np.zeros((len(obs), 0))
+
+    def advance(
+        self, state: FloatArray, obs: FloatArray, action: FloatArray, next_obs: FloatArray
+    ) -> FloatArray:
+        """Nothing."""
+        return state
+
+    def features(self, state: FloatArray, obs: FloatArray) -> FloatArray:
+        """Nothing."""
+        return np.zeros((len(obs), 0))
+
+    def description(self) -> dict[str, Any]:
+        """No options."""
+        return {}
+
+    def compiled(self) -> CompiledMemory:
+        """Empty tables."""
+        return CompiledMemory(step_kernels.NO_MEMORY, np.zeros(0, np.int64), np.zeros(0))
+
+
+class CommandMemory:
+    """The position that the agent commanded: the sum of its own actions.
+
+    Features are ``gain * (commanded - observed)``, the lag of what is moved behind where it
+    was told to be.
+
+    Parameters
+    ----------
+    commanded_position
+        How actions move the position; environments declare it.
+    gain
+        Feature for a lag of one unit (metre).
+    """
+
+    name = "commands"
+
+    def __init__(self, commanded_position: CommandedPosition, gain: float = 30.0) -> None:
+        axes = len(commanded_position.action_indices)
+        if {
+            len(commanded_position.observation_indices),
+            len(commanded_position.low),
+            len(commanded_position.high),
+        } != {axes}:
+            raise InvalidInputError(
+                f"a commanded position needs as many bounds and indices as axes; "
+                f"got {commanded_position}"
+            )
+        if not np.isfinite(gain):
+            raise InvalidInputError(f"gain must be finite; got {gain}")
+        self.commanded_position = commanded_position
+        self.gain = float(gain)
+        self.size = self.inputs = axes
+        self.unscaled: BoolArray = np.zeros(axes, np.bool_)
+        self._action = np.array(commanded_position.action_indices, np.int64)
+        self._observation = np.array(commanded_position.observation_indices, np.int64)
+        self._low = np.array(commanded_position.low, np.float64)
+        self._high = np.array(commanded_position.high, np.float64)
+
+    def start(self, obs: FloatArray) -> FloatArray:
+        """Take the observed position: nothing has been commanded yet."""
+        return np.array(obs[:, self._observation])
+
+    def advance(
+        self, state: FloatArray, obs: FloatArray, action: FloatArray, next_obs: FloatArray
+    ) -> FloatArray:
+        """Add the scaled action and keep to the bounds."""
+        move = self.commanded_position.scale * np.clip(action[:, self._action], -1, 1)
+        return np.clip(state + move, self._low, self._high)
+
+    def features(self, state: FloatArray, obs: FloatArray) -> FloatArray:
+        """``gain * (commanded - observed)``."""
+        return self.gain * (state - obs[:, self._observation])
+
+    def ahead(self, state: FloatArray, obs: FloatArray) -> FloatArray:
+        """How far the commanded position is ahead ``[N, axes]``, in actions of size 1."""
+        return (state - obs[:, self._observation]) / self.commanded_position.scale
+
+    def features_of(self, observations: tuple[int, ...]) -> tuple[int, ...]:
+        """All: the lag is what moves the hand."""
+        return tuple(range(self.inputs))
+
+    def description(self) -> dict[str, Any]:
+        """Position as declared, and gain."""
+        return {"commanded_position": asdict(self.commanded_position), "gain": self.gain}
+
+    def compiled(self) -> CompiledMemory:
+        """``whole``: action then observation indices; ``real``: scale, gain, low, high."""
+        return CompiledMemory(
+            step_kernels.COMMAND_MEMORY,
+            np.concatenate([self._action, self._observation]),
+            np.concatenate([[self.commanded_position.scale, self.gain], self._low, self._high]),
+        )
+
+
+class MotionMemory:
+    """The commanded position, and by how much everything moved in the last step.
+
+    Observations show places; a heavy hand and what it carries also have velocities.
+
+    Parameters
+    ----------
+    observation_space
+        Gives the displacements their scale.
+    commanded_position, gain
+        As for `CommandMemory`.
+    displacement_gain
+        Feature for a displacement by half the range of an observation.
+    things, thing_gain
+        Observations of things that move only when they are moved, and a factor for their
+        displacements. A pushed door moves like the hand and like it did a step before; told both, a
+        model learns that a door moves because it did, and not how a push begins. 0: not told.
+    """
+
+    name = "motion"
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        commanded_position: CommandedPosition,
+        gain: float = 30.0,
+        displacement_gain: float = 30.0,
+        things: tuple[int, ...] = (),
+        thing_gain: float = 1.0,
+    ) -> None:
+        low, high = box_bounds(observation_space, "observation_space")
+        bounded = np.isfinite(low) & np.isfinite(high)
+        if not np.isfinite(thing_gain) or not set(things) <= set(range(len(low))):
+            raise InvalidInputError(
+                f"things must be some of {len(low)} observations and their gain finite; got "
+                f"{things!r} and {thing_gain!r}"
+            )
+        if not bounded.all() or not np.isfinite(displacement_gain):
+            raise InvalidInputError(
+                "the memory 'motion' scales displacements by the bounds of the observations, "
+                f"which must be finite, as must the gain {displacement_gain}; for an "
+                "environment without bounds use the memory 'history'"
+            )
+        self.commands = CommandMemory(commanded_position, gain)
+        self.displacement_gain = float(displacement_gain)
+        half = (high - low) / 2
+        self._multiplier = np.where(half > 0, displacement_gain / np.where(half > 0, half, 1), 0.0)
+        self.things, self.thing_gain = tuple(things), float(thing_gain)
+        self._multiplier[list(things)] *= self.thing_gain
+        self.size = self.inputs = self.commands.size + len(low)
+        self.unscaled: BoolArray = np.zeros(self.inputs, np.bool_)
+        # Displacements act almost linearly; in dense grids they would only blur the rest.
+        self.gridded: BoolArray = np.arange(self.inputs) < self.commands.size
+
+    def start(self, obs: FloatArray) -> FloatArray:
+        """Nothing commanded and nothing moved yet."""
+        return np.concatenate([self.commands.start(obs), np.zeros(obs.shape)], axis=1)
+
+    def advance(
+        self, state: FloatArray, obs: FloatArray, action: FloatArray, next_obs: FloatArray
+    ) -> FloatArray:
+        """Add the command and keep the displacement."""
+        commanded = self.commands.advance(state[:, : self.commands.size], obs, action, next_obs)
+        return np.concatenate([commanded, next_obs - obs], axis=1)
+
+    def features(self, state: FloatArray, obs: FloatArray) -> FloatArray:
+        """Lag and displacements, scaled."""
+        axes = self.commands.size
+        lag = self.commands.features(state[:, :axes], obs)
+        return np.concatenate([lag, state[:, axes:] * self._multiplier], axis=1)
+
+    def ahead(self, state: FloatArray, obs: FloatArray) -> FloatArray:
+        """As for `CommandMemory`."""
+        return self.commands.ahead(state[:, : self.commands.size], obs)
+
+    def displacement(self, state: FloatArray) -> FloatArray:
+        """By how much each observation changed in the last step ``[N, S]``."""
+        return state[:, self.commands.size :]
+
+    def features_of(self, observations: tuple[int, ...]) -> tuple[int, ...]:
+        """Lag, and the displacements of `observations`."""
+        axes = self.commands.size
+        return (*range(axes), *(axes + i for i in observations))
+
+    def description(self) -> dict[str, Any]:
+        """Options of the commands, and the gains of displacements."""
+        return {
+            **self.commands.description(),
+            "displacement_gain": self.displacement_gain,
+            "things": self.things,
+            "thing_gain": self.thing_gain,
+        }
+
+    def compiled(self) -> CompiledMemory:
+        """As for `CommandMemory`; ``real`` goes on with the multipliers of displacements."""
+        commands = self.commands.compiled()
+        return CompiledMemory(
+            step_kernels.MOTION_MEMORY,
+            commands.whole,
+            np.concatenate([commands.real, self._multiplier]),
+        )
+
+
+class HistoryMemory:
+    """The last action and the last displacement, for any environment.
+
+    At the start of an episode both are what an agent at rest would see: the middle of the
+    action space and no displacement.
+
+    Parameters
+    ----------
+    action_gain
+        What the bounds of an action become.
+    displacement_gain
+        Feature for a displacement by half the range of an observation. Displacements of
+        unbounded observations are scaled by the model's warm-up instead.
+    """
+
+    name = "history"
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        action_gain: float = 1.5,
+        displacement_gain: float = 30.0,
+    ) -> None:
+        low, high = box_bounds(observation_space, "observation_space")
+        action_low, action_high = box_bounds(action_space, "action_space")
+        if not (np.isfinite(action_gain) and np.isfinite(displacement_gain)):
+            raise InvalidInputError("gains of a history must be finite")
+        self.action_gain, self.displacement_gain = float(action_gain), float(displacement_gain)
+        bounded = np.isfinite(low) & np.isfinite(high)
+        action_bounded = np.isfinite(action_low) & np.isfinite(action_high)
+        half = np.where(bounded, high - np.where(bounded, low, 0), 2.0) / 2
+        action_half = (
+            np.where(action_bounded, action_high - np.where(action_bounded, action_low, 0), 2.0) / 2
+        )
+        safe, action_safe = half > 0, action_half > 0
+        multiplier = np.where(safe, self.displacement_gain / np.where(safe, half, 1), 0.0)
+        action_multiplier = np.where(
+            action_safe, self.action_gain / np.where(action_safe, action_half, 1), 0.0
+        )
+        self._centre = np.concatenate(
+            [np.where(action_bounded, action_low + action_half, 0.0), np.zeros(len(low))]
+        )
+        # Features of unknown scale are handed over as they are; see `unscaled`.
+        self.unscaled: BoolArray = np.concatenate([~action_bounded, ~bounded])
+        self._multiplier = np.where(
+            self.unscaled, 1.0, np.concatenate([action_multiplier, multiplier])
+        )
+        self._actions = len(action_low)
+        self.size = self.inputs = len(low) + len(action_low)
+
+    def start(self, obs: FloatArray) -> FloatArray:
+        """Middle of the action space and no displacement."""
+        return np.repeat(self._centre[None], len(obs), axis=0)
+
+    def advance(
+        self, state: FloatArray, obs: FloatArray, action: FloatArray, next_obs: FloatArray
+    ) -> FloatArray:
+        """Keep this action and this displacement."""
+        return np.concatenate([action, next_obs - obs], axis=1)
+
+    def features(self, state: FloatArray, obs: FloatArray) -> FloatArray:
+        """Both, scaled."""
+        return (state - self._centre) * self._multiplier
+
+    def displacement(self, state: FloatArray) -> FloatArray:
+        """By how much each observation changed in the last step ``[N, S]``."""
+        return state[:, self._actions :]
+
+    def description(self) -> dict[str, Any]:
+        """Both gains."""
+        return {"action_gain": self.action_gain, "displacement_gain": self.displacement_gain}
+
+    def compiled(self) -> CompiledMemory:
+        """``real``: centre and multiplier of each number, in turns."""
+        return CompiledMemory(
+            step_kernels.HISTORY_MEMORY,
+            np.zeros(0, np.int64),
+            np.stack([self._centre, self._multiplier], axis=1).ravel(),
+        )
+
+
+def _no_memory(observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> Memory:
+    return NoMemory()
+
+
+def _declared(
+    name: str, commanded_position: CommandedPosition | dict[str, Any] | None
+) -> CommandedPosition:
+    """Position as declared by an environment, or read from JSON."""
+    if commanded_position is None:
+        raise InvalidInputError(
+            f"the memory {name!r} needs commanded_position, which the environment declares; "
+            "for an environment that declares none use the memory 'history'"
+        )
+    if isinstance(commanded_position, dict):
+        # From JSON, where tuples became lists.
+        facts: dict[str, Any] = {
+            key: value if key == "scale" else tuple(value)
+            for key, value in commanded_position.items()
+        }
+        return CommandedPosition(**facts)
+    return commanded_position
+
+
+def _command_memory(
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    commanded_position: CommandedPosition | dict[str, Any] | None = None,
+    gain: float = 30.0,
+) -> Memory:
+    return CommandMemory(_declared(CommandMemory.name, commanded_position), gain)
+
+
+def _motion_memory(
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    commanded_position: CommandedPosition | dict[str, Any] | None = None,
+    gain: float = 30.0,
+    displacement_gain: float = 30.0,
+    things: tuple[int, ...] = (),
+    thing_gain: float = 1.0,
+) -> Memory:
+    declared = _declared(MotionMemory.name, commanded_position)
+    return MotionMemory(
+        observation_space, declared, gain, displacement_gain, tuple(things), thing_gain
+    )
+
+
+MEMORIES: Registry[Callable[..., Memory]] = Registry("memory")
+MEMORIES.register(NoMemory.name, _no_memory)
+MEMORIES.register(CommandMemory.name, _command_memory)
+MEMORIES.register(HistoryMemory.name, HistoryMemory)
+MEMORIES.register(MotionMemory.name, _motion_memory)
+
+
+def build_memory(
+    name: str, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], **options: Any
+) -> Memory:
+    """Make the memory registered under `name` for these spaces."""
+    return MEMORIES.get(name)(observation_space, action_space, **options)
+
+
+def states_along(memory: Memory, observations: FloatArray, actions: FloatArray) -> FloatArray:
+    """States ``[n, M]`` at the steps of an episode of ``observations[n + 1]``, ``actions[n]``."""
+    if memory.size == 0 or len(actions) == 0:
+        return np.zeros((len(actions), memory.size))
+    state = np.asarray(memory.start(observations[:1]))
+    states = [state]
+    for step in range(len(actions) - 1):
+        here = slice(step, step + 1)
+        after = observations[step + 1 : step + 2]
+        state = np.asarray(memory.advance(state, observations[here], actions[here], after))
+        states.append(state)
+    return np.concatenate(states)

@@ -1,0 +1,346 @@
+"""The model-free agent: what it learns, what a switch does to it, and who is told what."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.sac import SEEDS, pendulum_return
+from everlearn.agents import AGENTS, told_of_tasks
+from everlearn.deep.sac.agent import SACAgent
+from everlearn.deep.strategies import STRATEGIES
+from everlearn.support.errors import InvalidInputError, NotReadyError, UnknownNameError
+from tests.planning.toy import Point, step
+
+SMALL: dict[str, Any] = {"hidden": 16, "batch": 16, "warm_up": 20, "retraining": 20, "threads": 1}
+NAMES = [name for name in AGENTS if name.startswith("sac-")]
+FIRST, SECOND = (1.0, 1.0), (-1.0, 0.5)
+
+
+def make(name: str, seed: int = 0, **options: Any) -> SACAgent:
+    agent = AGENTS.get(name)(Point(), seed, **{**SMALL, **options})
+    assert isinstance(agent, SACAgent)
+    return agent
+
+
+def live(agent: SACAgent, steps: int, goal: Any = FIRST, explore: bool = True) -> np.ndarray:
+    """Walk from the middle; the reward is the nearness of a goal. Returns the last place."""
+    obs = np.zeros(2)
+    for _ in range(steps):
+        action = agent.act(obs, explore)
+        after = step(obs, action)
+        agent.observe(obs, action, after, -math.dist(after, goal), False)
+        obs = after
+    return obs
+
+
+def two_tasks(name: str, steps: int = 60, second: str = "second", **options: Any) -> SACAgent:
+    agent = make(name, **options)
+    for task, goal in (("first", FIRST), (second, SECOND)):
+        agent.begin_task(task, None)
+        live(agent, steps, goal)
+    return agent
+
+
+def weights(agent: SACAgent) -> list[torch.Tensor]:
+    return [part.detach().clone() for part in agent.learner.actor.network.parameters()]
+
+
+def policy(agent: SACAgent, task: str) -> np.ndarray:
+    """Actions of an evaluation of a task, at a few places."""
+    copy = agent.evaluation_copy(0)
+    copy.begin_task(task, None)
+    places = np.random.default_rng(0).uniform(-1, 1, (6, 2))
+    return np.array([copy.act(place, explore=False) for place in places])
+
+
+def test_there_is_one_for_each_strategy_of_the_paper() -> None:
+    expected = ["finetune", "ewc", "packnet", "coreset", "perfect-memory"]
+    assert [name.removeprefix("sac-") for name in NAMES] == expected
+
+
+def test_learns_from_rewards_alone() -> None:
+    agent = make("sac-perfect-memory", hidden=32, batch=64, learning_rate=3e-3, discount=0.8)
+    for _ in range(25):
+        live(agent, 20)
+    copy = agent.evaluation_copy(0)
+    assert math.dist(live(copy, 15, explore=False), FIRST) < 0.3
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(3000)
+def test_learns_pendulum() -> None:
+    """Mean return of at least -200 after 20,000 steps, over three seeds."""
+    assert np.mean([pendulum_return(seed) for seed in SEEDS]) >= -200.0
+
+
+# What a switch does ------------------------------------------------------------------------
+
+
+def test_finetuning_drops_its_data_and_begins_anew() -> None:
+    agent = make("sac-finetune", learning_rate=1e-2)
+    agent.begin_task("first", None)
+    live(agent, 60)
+    assert len(agent.storage) == 60
+    assert agent.learner.updates == 41
+    assert agent.learner.log_temperature.item() != 0.0
+    kept = weights(agent)
+    agent.begin_task("second", None)
+    assert len(agent.storage) == 0
+    assert agent.learner.log_temperature.item() == 0.0
+    for before, after in zip(kept, weights(agent), strict=True):
+        assert torch.equal(before, after)
+    live(agent, 19)  # too few to learn from: at random, and nothing is learned
+    assert agent.learner.updates == 41
+    live(agent, 1)
+    assert agent.learner.updates == 42
+    assert agent.learner.state()[1]["actor"]["steps"] == 1
+
+
+def test_the_task_at_hand_beginning_again_is_no_switch() -> None:
+    agent = make("sac-finetune")
+    agent.begin_task("first", None)
+    live(agent, 30)
+    agent.begin_task("first", None)
+    assert len(agent.storage) == 30
+
+
+def test_elastic_weights_of_the_actor_are_held_by_their_information() -> None:
+    agent = make("sac-ewc", strength=7.0, fisher_samples=1000)
+    agent.begin_task("first", None)
+    live(agent, 60)
+    states = torch.tensor(agent.storage.column("state"))
+    actor = agent.learner.actor
+    before, network = weights(agent), actor.network
+    agent.begin_task("second", None)
+    assert actor.protection.penalty().item() == 0.0
+
+    # Independent: squared derivatives of the log probability of actions that are drawn.
+    def log_probability(values: Any, state: Any, drawn: Any) -> torch.Tensor:
+        outputs = torch.func.functional_call(network, values, (state[None],))[0, 0]
+        normal = torch.distributions.Normal(outputs[:2], outputs[2:].exp())
+        return normal.log_prob(drawn).sum()
+
+    named = {name: part.detach() for name, part in network.named_parameters()}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        repeated = states.repeat(100, 1)
+        outputs = network(repeated)[0].detach()
+        drawn = torch.normal(outputs[:, :2], outputs[:, 2:].exp())
+    gradients = torch.func.vmap(torch.func.grad(log_probability), in_dims=(None, 0, 0))(
+        named, repeated, drawn
+    )
+    expected = sum(
+        float((gradient**2).mean(0).sum()) * 0.01**2 * 7.0 / 2 for gradient in gradients.values()
+    )
+    with torch.no_grad():
+        for part in network.parameters():
+            part += 0.01
+    assert actor.protection.penalty().item() == pytest.approx(expected, rel=0.05)
+    assert len(before) == len(gradients)
+
+
+@pytest.mark.parametrize("protect_critics", [False, True])
+def test_elastic_weights_move_less(protect_critics: bool) -> None:
+    """A penalty that is overwhelming keeps what mattered; critics only if they are protected."""
+    moved = {}
+    for strength in (1e-6, 1e8):
+        agent = make("sac-ewc", strength=strength, protect_critics=protect_critics)
+        agent.begin_task("first", None)
+        live(agent, 60)
+        states, actions = (torch.tensor(agent.storage.column(n)) for n in ("state", "action"))
+        parts = (
+            (agent.learner.actor.network, states),
+            (agent.learner.critics.network, torch.cat([states, actions], 1)),
+        )
+        agent.begin_task("second", None)
+        before = [network(inputs).detach() for network, inputs in parts]
+        live(agent, 60, SECOND)
+        moved[strength] = [
+            float((network(inputs).detach() - kept).abs().mean())
+            for (network, inputs), kept in zip(parts, before, strict=True)
+        ]
+    free, held = moved[1e-6], moved[1e8]
+    assert held[0] < 0.5 * free[0]
+    assert (held[1] < 0.5 * free[1]) is protect_critics
+
+
+@pytest.mark.parametrize("protect_critics", [False, True])
+def test_packnet_keeps_the_first_policy_to_the_bit(protect_critics: bool) -> None:
+    agent = make("sac-packnet", expected_tasks=3, protect_critics=protect_critics)
+    agent.begin_task("first", None)
+    live(agent, 60)
+    assert agent.learner.updates == 41
+    agent.begin_task("second", None)
+    assert agent.learner.updates == 61  # trained again after pruning
+    owners = agent.learner.actor.protection.owners  # type: ignore[attr-defined]
+    first, kept = policy(agent, "first"), weights(agent)
+    biases = agent.learner.critics.network.biases[-1]
+    before_biases = biases.clone()
+    live(agent, 60, SECOND)
+    np.testing.assert_array_equal(policy(agent, "first"), first)
+    assert not np.array_equal(policy(agent, "second"), first)
+    for owner, before, after in zip(owners, kept, weights(agent), strict=True):
+        assert torch.equal(before[owner == 0], after[owner == 0])
+        assert (owner == 0).any()
+    moved = [bool((a != b).any()) for a, b in zip(kept, weights(agent), strict=True)]
+    assert moved == [True, False] * 3  # biases are the first task's
+    assert torch.equal(biases, before_biases) is protect_critics
+
+
+def test_coreset_keeps_a_fair_share_of_both_tasks() -> None:
+    agent = two_tasks("sac-coreset", steps=400, capacity=200, update_every=1000)
+    assert len(agent.storage) == 200
+    assert agent.storage.seen == 800
+    # Each was kept with probability 1/4: 100 of either task, give or take 8.
+    rewards = agent.storage.column("reward")[:, 0]
+    states = agent.storage.column("next_state") * 5.0  # to units of the world: bounds are 5
+    first = np.abs(np.linalg.norm(states - FIRST, axis=1) + rewards) < 1e-4
+    assert 65 < first.sum() < 135
+
+
+def test_perfect_memory_keeps_everything() -> None:
+    agent = two_tasks("sac-perfect-memory")
+    assert len(agent.storage) == agent.storage.seen == 120
+    assert agent.learner.updates == 101
+
+
+# What it is told ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_those_told_of_boundaries_read_the_name(name: str, tmp_path: Path) -> None:
+    told = {"sac-finetune", "sac-ewc", "sac-packnet"}
+    assert make(name).boundary_aware is (name in told)
+    for run, second in (("same", "first"), ("other", "second")):
+        two_tasks(name, 30, second).save(tmp_path / run)
+    same = (tmp_path / "same").read_bytes() == (tmp_path / "other").read_bytes()
+    assert same is (name not in told)
+
+
+def test_tables_can_say_what_is_told() -> None:
+    assert told_of_tasks("sac-coreset", {}) == ()
+    assert told_of_tasks("sac-coreset", {"multi_head": True}) == ("multi_head",)
+    options = {"multi_head": False, "task_identity": True}
+    assert told_of_tasks("sac-ewc", options) == ("boundaries", "task_identity")
+    for option in ("multi_head", "task_identity"):
+        assert make("sac-coreset", **{option: True}).boundary_aware
+
+
+def test_the_networks_see_the_observation_only() -> None:
+    agent = make("sac-coreset")
+    assert agent.learner.actor.network.sizes == (2, 16, 16, 4)
+    assert agent.learner.critics.network.sizes == (4, 16, 16, 1)
+    told = make("sac-coreset", task_identity=True, multi_head=True, max_tasks=3)
+    assert told.learner.actor.network.sizes == (5, 16, 16, 12)
+    assert told.learner.critics.network.sizes == (7, 16, 16, 3)
+
+
+@pytest.mark.parametrize("option", ["multi_head", "task_identity"])
+def test_told_networks_tell_tasks_apart(option: str, tmp_path: Path) -> None:
+    agent = two_tasks("sac-coreset", max_tasks=2, **{option: True})
+    assert not np.allclose(policy(agent, "first"), policy(agent, "second"))
+    np.testing.assert_array_equal(policy(agent, "unheard of"), policy(agent, "second"))
+    with pytest.raises(InvalidInputError, match="max_tasks"):
+        agent.begin_task("third", None)
+    agent.save(tmp_path / "agent")
+    other = make("sac-coreset", max_tasks=2, **{option: True})
+    other.load(tmp_path / "agent")
+    np.testing.assert_array_equal(policy(other, "first"), policy(agent, "first"))
+
+
+def test_heads_of_other_tasks_are_not_trained() -> None:
+    agent = make("sac-finetune", multi_head=True, max_tasks=2)
+    agent.begin_task("first", None)
+    outputs = agent.learner.actor.network.matrices[-1]
+    before = outputs.clone()
+    live(agent, 40)
+    assert torch.equal(outputs[..., 4:], before[..., 4:])
+    assert not torch.equal(outputs[..., :4], before[..., :4])
+
+
+# Acting and keeping ------------------------------------------------------------------------
+
+
+def test_evaluation_has_no_noise_and_exploration_has() -> None:
+    agent = make("sac-finetune")
+    live(agent, 40)
+    place = np.array([0.3, -0.2])
+    quiet = {tuple(agent.act(place, explore=False)) for _ in range(3)}
+    loud = {tuple(agent.act(place)) for _ in range(3)}
+    assert (len(quiet), len(loud)) == (1, 3)
+    outputs = agent.learner.actor.network(torch.tensor(place / 5.0, dtype=torch.float32)[None])
+    np.testing.assert_allclose(quiet.pop(), outputs[0, 0, :2].detach().tanh(), rtol=1e-5)
+    copies = [agent.evaluation_copy(seed) for seed in (1, 2)]
+    assert not np.array_equal(*(copy.act(place) for copy in copies))
+    np.testing.assert_array_equal(*(copy.act(place, explore=False) for copy in copies))
+
+
+def test_actions_are_in_the_units_of_the_environment() -> None:
+    space = gymnasium.spaces.Box(np.array([-3.0, 0.0]), np.array([-1.0, 10.0]), dtype=np.float64)
+    agent = SACAgent(Point().observation_space, space, STRATEGIES.get("finetune")())
+    actions = np.array([agent.act(np.zeros(2)) for _ in range(200)])
+    assert actions.dtype == np.float64
+    np.testing.assert_allclose(actions.mean(0), [-2.0, 5.0], atol=0.6)
+    agent.observe(np.zeros(2), np.array([-1.5, 10.0]), np.zeros(2), 0.0, False)
+    np.testing.assert_allclose(agent.storage.column("action")[0], [0.5, 1.0])
+
+
+def test_observations_without_bounds_are_taken_as_they_are() -> None:
+    endless = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    agent = SACAgent.for_env(Point(observation_space=endless))
+    agent.observe(np.array([7.0, -300.0]), np.zeros(2), np.zeros(2), 0.0, False)
+    np.testing.assert_array_equal(agent.storage.column("state")[0], [7.0, -300.0])
+    with pytest.raises(InvalidInputError, match="single precision"):
+        agent.act(np.array([0.0, 1e60]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_same_seed_and_a_resumed_run_are_equal_to_the_bit(name: str, tmp_path: Path) -> None:
+    """Across a switch, with everything that a strategy carries."""
+    for run in ("one", "two"):
+        two_tasks(name).save(tmp_path / run)
+    agent = make(name)
+    agent.begin_task("first", None)
+    live(agent, 60)
+    agent.save(tmp_path / "middle")
+    resumed = make(name)
+    resumed.begin_task("first", None)
+    resumed.load(tmp_path / "middle")
+    resumed.begin_task("second", None)
+    live(resumed, 60, SECOND)
+    resumed.save(tmp_path / "three")
+    one, two, three = ((tmp_path / run).read_bytes() for run in ("one", "two", "three"))
+    assert one == two == three
+
+
+def test_files_of_other_agents_are_refused(tmp_path: Path) -> None:
+    agent = make("sac-coreset")
+    agent.save(tmp_path / "agent")
+    for other in (make("sac-finetune"), make("sac-coreset", capacity=30), make("sac-coreset", 1)):
+        with pytest.raises(InvalidInputError):
+            other.load(tmp_path / "agent")
+    with pytest.raises(NotReadyError, match="evaluation copy"):
+        agent.evaluation_copy(0).load(tmp_path / "agent")
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'capacity'"):
+        make("sac-coreset", capacities=3)
+    with pytest.raises(UnknownNameError, match="unknown option 'capacity'"):
+        make("sac-finetune", capacity=3)
+    with pytest.raises(InvalidInputError, match="capacity is 19 and warm_up 20"):
+        make("sac-coreset", capacity=19)
+    with pytest.raises(InvalidInputError, match="hidden"):
+        make("sac-finetune", hidden=0)
+    resolved = AGENTS.get("sac-ewc").settings(Point(), hidden=7)  # type: ignore[attr-defined]
+    assert (resolved["hidden"], resolved["strength"], resolved["batch"]) == (7, 1e4, 256)
+    assert not {"seed", "threads"} & set(resolved)
+    assert make("sac-ewc").strategy.settings()["strength"] == 1e4
+    assert make("sac-ewc", strength=3.0).strategy.settings()["strength"] == 3.0

@@ -1,0 +1,76 @@
+"""The online agent in the environment it was made for, at a small size."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+
+from everlearn.agents import AGENTS, OnlineAgent, run_episode
+from everlearn.continual_bench import TASKS
+from everlearn.interfaces import FloatArray
+
+SMALL = {"features": 15, "candidates": 20, "elites": 5, "horizon": 4, "threads": 1}
+
+
+def agent_for(env: gymnasium.Env, name: str = "oa") -> OnlineAgent:
+    agent = AGENTS.get(name)(env, 0, **SMALL)
+    assert isinstance(agent, OnlineAgent)
+    agent.begin_task("button-press", TASKS.get("button-press").objective())
+    return agent
+
+
+def test_the_commands_remembered_are_those_the_simulation_follows() -> None:
+    env = gymnasium.make("everlearn/ContinualBench-v0", task="button-press")
+    agent = agent_for(env)
+    assert agent.model.memory.name == "motion"
+
+    def check(obs: FloatArray, action: FloatArray, after: FloatArray, reward: float) -> None:
+        simulated = env.unwrapped.data.mocap_pos[0]
+        gaps.append(np.max(np.abs(agent._memory_state[:3] - simulated)))
+
+    for _ in range(2):  # the second episode starts anew
+        gaps: list[float] = []
+        run_episode(agent, env, seed=3, max_steps=25, on_step=check)
+        # The hand has not quite arrived where it was told to be at the reset; that gap stays,
+        # or closes where both are clipped to the workspace.
+        assert max(gaps) < gaps[0] + 1e-3
+        assert gaps[0] < 0.03
+    env.close()
+
+
+def test_in_plans_things_rest_until_the_hand_moves_them() -> None:
+    env = gymnasium.make("everlearn/ContinualBench-v0", task="door-open")
+    agent, free = (AGENTS.get("oa")(env, 0, **SMALL, rest=rest) for rest in (500.0, 0.0))
+    assert isinstance(agent, OnlineAgent)
+    resting = list(range(4, 23))
+    assert np.flatnonzero(agent.model.still).tolist() == resting
+    np.testing.assert_allclose(agent.model.still[[9, 10, 22]], [0.5, 1.5, 0.5])
+    assert not free.model.still.any()  # type: ignore[attr-defined]
+    # Half a metre in a step is more than anything moves: the hand goes on, the rest stays.
+    agent.begin_task("door-open", TASKS.get("door-open").objective())
+    run_episode(agent, env, seed=0, max_steps=60)
+    obs, _ = env.reset(seed=0)
+    after = agent.model.predict(obs, np.ones(4))
+    np.testing.assert_array_equal(after[resting], obs[resting].astype(np.float32))
+    assert (after[:3] != obs[:3].astype(np.float32)).all()
+    env.close()
+
+
+def test_the_paper_remembers_nothing() -> None:
+    env = gymnasium.make("everlearn/ContinualBench-v0", task="button-press")
+    assert agent_for(env, "oa-paper").model.memory.size == 0
+    env.close()
+
+
+@pytest.mark.parametrize("task", TASKS.names())
+def test_every_objective_can_be_planned_for(task: str) -> None:
+    env = gymnasium.make("everlearn/ContinualBench-v0", task=task)
+    agent = agent_for(env)
+    agent.begin_task(task, TASKS.get(task).objective())
+    result = run_episode(agent, env, seed=0, max_steps=5)
+    assert result.length == 5
+    assert agent.steps == 5
+    assert agent.last_plan is not None
+    assert np.isfinite(agent.last_plan.value)
+    env.close()

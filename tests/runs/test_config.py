@@ -1,0 +1,213 @@
+"""Configs survive JSON, and what makes no sense is refused before anything is created."""
+
+import dataclasses
+import json
+
+import pytest
+
+from everlearn.agents import AGENTS
+from everlearn.continual_bench import PAPER_TASKS
+from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.planning.options import MANIPULATION
+from everlearn.runs.config import EvaluationSchedule, RunConfig
+from everlearn.runs.loop import execute
+from everlearn.runs.options import (
+    check_options,
+    option_types,
+    parse_options,
+    resolved_options,
+)
+from everlearn.runs.presets import PRESETS, compose_config, preset_config
+from everlearn.runs.reload import load_run
+from everlearn.support.errors import EverlearnError, InvalidInputError, UnknownNameError
+from tests.runs.worker import tiny
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("agent", AGENTS)
+def test_every_preset_of_every_agent_survives_json(preset, agent):
+    config = preset_config(preset, agent, seed=7)
+    assert RunConfig.from_json(config.to_json()) == config
+    check_options(agent, config.options)
+
+
+def test_the_paper_preset_is_the_papers_protocol():
+    config = preset_config("paper")
+    assert config.tasks == PAPER_TASKS
+    assert (config.episodes_per_task, config.max_steps, config.episodes) == (100, 500, 600)
+    assert config.evaluation == EvaluationSchedule(20, 5, 20, 1000)
+    assert config.options == {}
+
+
+def test_a_config_from_a_newer_version_is_refused():
+    values = {**json.loads(RunConfig().to_json()), "version": 2}
+    with pytest.raises(InvalidInputError, match=r"version 2.*newer everlearn"):
+        RunConfig.from_json(json.dumps(values))
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"epsiodes": 3}, UnknownNameError),
+        ({"agent": "ao"}, UnknownNameError),
+        ({"tasks": ["door"]}, UnknownNameError),
+        ({"tasks": []}, InvalidInputError),
+        ({"tasks": "door-open"}, InvalidInputError),
+        ({"episodes_per_task": 0}, InvalidInputError),
+        ({"episodes_per_task": 2.5}, InvalidInputError),
+        ({"max_steps": 501}, InvalidInputError),
+        ({"seed": -1}, InvalidInputError),
+        ({"seed": True}, InvalidInputError),
+        ({"threads": 0}, InvalidInputError),
+        ({"evaluators": 0}, InvalidInputError),
+        ({"evaluators": 1.5}, InvalidInputError),
+        ({"reset_noise": 1.0}, InvalidInputError),
+        ({"checkpoint_seconds": -1}, InvalidInputError),
+        ({"record": "yes"}, InvalidInputError),
+        ({"options": {"seed": 3}}, InvalidInputError),
+        ({"options": [1]}, InvalidInputError),
+        ({"evaluation": 3}, InvalidInputError),
+        ({"evaluation": {"evry": 3}}, UnknownNameError),
+        ({"evaluation": {"every": 3, "episodes": 0}}, InvalidInputError),
+        ({"version": "1"}, InvalidInputError),
+    ],
+)
+def test_nonsense_is_refused(change, error):
+    values = {**json.loads(RunConfig().to_json()), **change}
+    with pytest.raises(error):
+        RunConfig.from_json(json.dumps(values))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "{}"])
+def test_what_is_no_config_is_refused(text):
+    with pytest.raises(InvalidInputError):
+        RunConfig.from_json(text)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        tiny(options={"noise": 1.0}),
+        tiny("oa", options={"featurs": 10}),
+        tiny("oa", options={"features": "ten"}),
+        tiny("oa", options={"elites": 20, "candidates": 10}),
+        tiny("scripted", options={"noise": -1.0}),
+        tiny(threads=10_000),
+        tiny(wandb=True),
+    ],
+)
+def test_a_run_that_cannot_start_creates_nothing(config, tmp_path):
+    with pytest.raises(EverlearnError):
+        execute(config, tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_are_read_as_their_types():
+    words = ["ridge=1", "features=20", "clip=false", "memory=none", "deadline_ms=none"]
+    options = parse_options("oa", [*words, "planner=cem"])
+    assert options == {
+        "ridge": 1.0,
+        "features": 20,
+        "clip": False,
+        "memory": "none",
+        "deadline_ms": None,
+        "planner": "cem",
+    }
+    assert isinstance(options["ridge"], float)
+    assert parse_options("scripted", ["noise=0.5"]) == {"noise": 0.5}
+    assert option_types("random") == {}
+
+
+@pytest.mark.parametrize(
+    "word", ["ridge", "features=1.5", "clip=1", "precision=float16", "ridge=", "deadline_ms=soon"]
+)
+def test_options_that_do_not_fit_are_refused(word):
+    with pytest.raises(InvalidInputError, match=word.partition("=")[0]):
+        parse_options("oa", [word])
+
+
+def test_an_unknown_option_names_the_right_one():
+    with pytest.raises(UnknownNameError, match="Did you mean 'ridge'"):
+        parse_options("oa", ["rigde=1"])
+
+
+def test_what_is_said_goes_before_the_preset(tmp_path):
+    config = compose_config(
+        preset="smoke", options=["features=15"], evaluation={"every": 0}, seed=3
+    )
+    assert config.options["features"] == 15
+    assert config.options["candidates"] == PRESETS.get("smoke").options["oa"]["candidates"]
+    assert (config.evaluation.every, config.evaluation.episodes, config.seed) == (0, 1, 3)
+    saved = tmp_path / "run.json"
+    saved.write_text(config.to_json())
+    assert compose_config(config=saved) == config
+    assert compose_config(config=saved, seed=4) == dataclasses.replace(config, seed=4)
+    with pytest.raises(InvalidInputError, match="both preset"):
+        compose_config(preset="smoke", config=saved)
+    with pytest.raises(InvalidInputError, match="no config"):
+        compose_config(config=tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_resolved_options_are_all_options_and_make_the_same_agent(agent):
+    env = ContinualBenchEnv("door-open")
+    given = tiny(agent).options
+    resolved = resolved_options(agent, env, given)
+    assert set(resolved) == set(option_types(agent)) - {"seed", "threads"}
+    assert {name: resolved[name] for name in given} == given
+    check_options(agent, resolved)
+    # Given in full they are a fixed point: nothing is left to a default.
+    assert resolved_options(agent, env, resolved) == resolved
+
+
+def test_resolved_options_say_what_the_defaults_were():
+    env = ContinualBenchEnv("door-open")
+    assert resolved_options("oa", env, {"bins": 7})["ridge"] == MANIPULATION["ridge"]
+    assert resolved_options("oa-paper", env, {})["ridge"] == 0.005
+    assert resolved_options("mlp-coreset", env, {})["capacity"] == 10_000
+    assert resolved_options("scripted", env, {"noise": 0.5}) == {"noise": 0.5}
+
+
+def test_a_run_says_all_that_it_used_and_can_be_repeated_from_that(tmp_path):
+    config = tiny("scripted", episodes_per_task=1)
+    execute(config, tmp_path / "run")
+    stored = RunConfig.read(tmp_path / "run" / "config.json")
+    assert (stored.options, stored.resolved) == ({}, {"noise": 0.0})
+    again = compose_config(config=tmp_path / "run" / "config.json", options=["noise=0.1"])
+    assert (again.options, again.resolved) == ({"noise": 0.1}, None)
+    other = compose_config(config=tmp_path / "run" / "config.json", agent="random")
+    assert (other.options, other.resolved) == ({}, None)
+
+
+def test_resuming_checks_what_the_defaults_were(tmp_path):
+    execute(tiny("scripted", episodes_per_task=1), tmp_path / "run")
+    file = tmp_path / "run" / "config.json"
+    stored = json.loads(file.read_text())
+    # As if the default had been another one when the run began.
+    file.write_text(json.dumps({**stored, "resolved": {"noise": 0.2}}))
+    with pytest.raises(InvalidInputError, match=r"option noise: 0\.2 and now 0\.0"):
+        execute(tiny("scripted", episodes_per_task=1), tmp_path / "run")
+    said = tiny("scripted", episodes_per_task=1, options={"noise": 0.2})
+    assert execute(said, tmp_path / "run").finished
+    # Folders from before have no such table; what was given is all that can be compared.
+    file.write_text(json.dumps({name: stored[name] for name in stored if name != "resolved"}))
+    assert execute(tiny("scripted", episodes_per_task=1), tmp_path / "run").finished
+    assert RunConfig.read(file).resolved is None, "what it was is not known"
+
+
+def test_settings_that_came_with_a_version_must_be_said():
+    before = tiny("oa", resolved={"ridge": 1.0})
+    after = tiny("oa", resolved={"ridge": 1.0, "bins": 9})
+    assert before.differences(after) == ["option bins: not known and now 9"]
+    assert before.differences(dataclasses.replace(after, options={"bins": 9})) == []
+    assert after.differences(before) == ["option bins: 9 and now not known"]
+
+
+def test_a_loaded_agent_has_the_settings_of_its_run(tmp_path):
+    execute(tiny("oa", episodes_per_task=1), tmp_path / "run")
+    file = tmp_path / "run" / "config.json"
+    stored = json.loads(file.read_text())
+    stored["resolved"]["success_bonus"] = 3.25  # not what is the default today
+    file.write_text(json.dumps(stored))
+    _, _, agent = load_run(tmp_path / "run")
+    assert agent.success_bonus == 3.25

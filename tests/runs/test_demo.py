@@ -1,0 +1,62 @@
+"""The demo, in small: what it prints is what happened."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from everlearn.continual_bench import video
+from everlearn.runs.demo import run_demo
+from everlearn.support.errors import MissingExtraError
+
+TINY = {"features": 10, "candidates": 12, "elites": 3, "horizon": 5, "iterations": 1, "threads": 1}
+
+
+def played(tmp_path: Path, seed: int = 0):
+    said = io.StringIO()
+    console = Console(file=said, width=200)
+    result = run_demo(
+        seed,
+        tmp_path,
+        tasks=("button-press", "window-close"),
+        episodes=1,
+        frame_every=100,
+        console=console,
+        **TINY,
+    )
+    return result, said.getvalue()
+
+
+def test_it_tells_what_happened_and_the_same_seed_does_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def no_graphics(path: Path) -> Path:
+        raise MissingExtraError("no library to draw with; install libegl1")
+
+    monkeypatch.setattr("everlearn.runs.demo.check_path", no_graphics)
+    result, said = played(tmp_path)
+    assert list(result.episodes) == ["button-press", "window-close"]
+    for task, episodes in result.episodes.items():
+        ((steps, solved),) = episodes
+        assert f"{task} 1: {'solved' if solved else 'not solved'} in {steps} steps" in said
+    assert "libegl1" in said  # the job is done without a video, and the reason is named
+    assert result.video is None
+    assert not list(tmp_path.iterdir())
+    assert played(tmp_path)[0] == result
+
+
+def test_it_leaves_a_video(tmp_path: Path):
+    try:
+        from everlearn.continual_bench.rendering import graphics_library
+
+        graphics_library()
+        video.check_path("film.mp4")
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    result, said = played(tmp_path)
+    assert result.video is not None
+    assert result.video.stat().st_size > 1000
+    assert str(result.video) in said

@@ -1,0 +1,214 @@
+"""Processes that share an evaluation: they change its time, and nothing else."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import time
+from collections import deque
+from contextlib import closing, contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from everlearn.runs import schedule
+from everlearn.runs.command import command_for
+from everlearn.runs.config import EvaluationSchedule, RunConfig
+from everlearn.runs.evaluate import Evaluator
+from everlearn.runs.evaluators import HelperLostError, Helpers
+from everlearn.runs.listeners import Listener
+from everlearn.runs.loop import execute
+from everlearn.runs.presets import preset_config
+from everlearn.runs.reload import evaluate_run, load_run
+from tests.runs.worker import finish, outcome, start, tiny
+
+EPISODES = 8
+
+
+def helper_ids(parent):
+    """Processes that help a process, by their parent's number."""
+    found = subprocess.run(
+        ["ps", "--ppid", str(parent), "-o", "pid=,args="], text=True, stdout=subprocess.PIPE
+    ).stdout
+    return [int(line.split()[0]) for line in found.splitlines() if "runs.evaluator_process" in line]
+
+
+def wait_until(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.01)
+
+
+def is_running(process):
+    """Whether a process is there and not just waiting for its parent's attention."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """A run that solves some of its evaluation episodes, and not others."""
+    folder = tmp_path_factory.mktemp("learned") / "run"
+    config = RunConfig(
+        agent="oa",
+        options={"features": 30, "candidates": 60, "elites": 8, "iterations": 2, "horizon": 15},
+        tasks=("button-press",),
+        episodes_per_task=2,
+        max_steps=110,
+        threads=1,
+        evaluators=1,
+        evaluation=EvaluationSchedule(0, 0, EPISODES, heldout=0),
+    )
+    execute(config, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(learned):
+    """Success of each of its evaluation episodes, all played by this process."""
+    config, state, agent = load_run(learned)
+    with closing(Evaluator(config)) as evaluator:
+        return [
+            evaluator.episode(agent, "button-press", state.episode, episode)
+            for episode in range(EPISODES)
+        ]
+
+
+def snapshot_of(run):
+    return run / "checkpoints" / "000002-2-evaluated"
+
+
+def test_a_helper_plays_every_episode_as_the_run_itself_does(learned, alone):
+    assert 0 < sum(alone) < EPISODES, "else a helper that knows nothing might pass"
+    units = deque(("button-press", episode) for episode in range(EPISODES))
+    with closing(Helpers(RunConfig.read(learned / "config.json"), 1, 1)) as helpers:
+        with helpers.taking(units, snapshot_of(learned)) as outcomes:
+            found = dict(outcomes.get() for _ in range(EPISODES))
+        assert [found["button-press", episode] for episode in range(EPISODES)] == alone
+
+        (process,) = helper_ids(os.getpid())
+        os.kill(process, signal.SIGKILL)
+        units.append(("button-press", 0))
+        with helpers.taking(units, snapshot_of(learned)) as outcomes:
+            lost = outcomes.get()
+        assert isinstance(lost, HelperLostError)
+        assert "SIGKILL" in str(lost)
+        assert list(units) == [("button-press", 0)], "it is there for somebody else"
+
+
+class KillsHelpers(Listener):
+    """Kills all helpers when the first evaluation episode is over."""
+
+    def __init__(self):
+        self.killed, self.texts = [], []
+
+    def evaluated(self, task, success):
+        if not self.killed:
+            self.killed = helper_ids(os.getpid())
+            for process in self.killed:
+                os.kill(process, signal.SIGKILL)
+
+    def message(self, text):
+        self.texts.append(text)
+
+
+def test_shared_evaluations_have_the_same_results(tmp_path):
+    evaluation = EvaluationSchedule(2, 3, 3, heldout=30)
+    one = tiny("mlp-packnet", evaluation=evaluation, evaluators=1)
+    two = dataclasses.replace(one, evaluators=2)
+    execute(one, tmp_path / "one")
+    execute(two, tmp_path / "two")
+    killer = KillsHelpers()
+    execute(two, tmp_path / "killed", listeners=[killer])
+    expected = outcome(tmp_path / "one")
+    assert outcome(tmp_path / "two") == expected
+    assert outcome(tmp_path / "killed") == expected
+    assert len(killer.killed) == 1
+    assert [text for text in killer.texts if "without a helper" in text and "SIGKILL" in text]
+    assert helper_ids(os.getpid()) == []
+
+
+class LostAtTheEnd:
+    """Helpers of which one is lost when there is nothing left to play."""
+
+    @contextmanager
+    def taking(self, units, snapshot):
+        outcomes = SimpleQueue()
+        yield outcomes
+        outcomes.put(HelperLostError("killed by SIGKILL"))
+
+    def close(self):
+        pass
+
+
+def test_a_helper_lost_at_the_end_is_told_of(learned, alone):
+    config, state, agent = load_run(learned)
+    texts = []
+    with closing(Evaluator(config, helpers=LostAtTheEnd(), notify=texts.append)) as evaluator:
+        rates = evaluator.success_rates(
+            agent, ["button-press"], state.episode, EPISODES, snapshot_of(learned)
+        )
+    assert rates == {"button-press": sum(alone) / EPISODES}
+    assert texts == ["going on without a helper in evaluations: killed by SIGKILL"]
+
+
+def test_evaluating_a_stored_run_is_shared_too(learned, alone, tmp_path):
+    stored = RunConfig.read(learned / "config.json")
+    (learned / "config.json").write_text(dataclasses.replace(stored, evaluators=2).to_json())
+    try:
+        done, rates = evaluate_run(learned, EPISODES)
+    finally:
+        (learned / "config.json").write_text(stored.to_json())
+    assert (done, rates) == (2, {"button-press": sum(alone) / EPISODES})
+
+
+# Evaluations of seconds: a signal comes while they are under way.
+LONG = tiny("random", max_steps=500, episodes_per_task=1, evaluation=EvaluationSchedule(0, 0, 6, 0))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """Lines of a run that nobody stops and nobody helps."""
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    execute(LONG, folder)
+    return outcome(folder)["lines"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_helpers_go_with_their_run_and_it_goes_on(number, undisturbed, tmp_path):
+    config, folder = dataclasses.replace(LONG, evaluators=2), tmp_path / "run"
+    process = start(config, folder)
+    wait_until(lambda: (folder / "checkpoints" / "000001-1-trained").exists())
+    helpers = helper_ids(process.pid)
+    assert len(helpers) == 1
+    os.kill(process.pid, number)
+    finish(process)
+    wait_until(lambda: not any(map(is_running, helpers)))
+    assert finish(start(config, folder)) == 0
+    assert outcome(folder)["lines"] == undisturbed
+
+
+def test_who_evaluates_if_nobody_says(tmp_path):
+    paper = preset_config("paper", "oa")
+    assert paper.evaluators is None
+    assert [schedule.default_evaluators(paper, threads) for threads in (1, 2, 4, 64)] == [
+        1, 2, 4, 4,
+    ]  # fmt: skip
+    assert schedule.default_evaluators(preset_config("smoke", "oa"), 2) == 1
+    execute(tiny(), tmp_path / "run")
+    assert RunConfig.read(tmp_path / "run" / "config.json").evaluators == 1
+
+
+def test_the_number_is_part_of_a_run_and_of_its_command():
+    two = tiny(evaluators=2)
+    assert "--evaluators 2" in command_for(two)
+    # Decided by the run itself, or from before there was a choice: nothing to say.
+    for decided in (1, None):
+        assert "--evaluators" not in command_for(tiny(evaluators=decided))
+    assert tiny(evaluators=1).differences(two) == ["evaluators: 1 and now 2"]
+    assert tiny().differences(two) == []
+    assert RunConfig.from_json(two.to_json()) == two
