@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
@@ -99,7 +100,12 @@ class Agent(Protocol):
     """Anything that acts and learns from what follows."""
 
     boundary_aware: bool
-    """Whether the agent may read the name of the task (shown in every table)."""
+    """Whether the agent may read the name of the task.
+
+    Agents may also have `told` and `given`, tuples of words that tables show: what they are told of
+    tasks (``boundaries``, ``name``), and what they are given beside observations and rewards
+    (``reward function``, ``success test``, ``scene``, ``command law``).
+    """
 
     def begin_task(self, name: str, objective: Objective | None) -> None:
         """Switch to another objective; only boundary-aware agents may read `name`."""
@@ -138,6 +144,73 @@ class Agent(Protocol):
 
     def load(self, path: str | Path) -> None:
         """Take over what `save` wrote; a damaged or foreign file changes nothing."""
+        ...
+
+
+@dataclass(frozen=True)
+class NoSettings:
+    """The config of an agent that has nothing to set."""
+
+
+@dataclass(frozen=True)
+class AgentSpec:
+    """What is registered under an agent's name: how to make the agent, and its settings.
+
+    Attributes
+    ----------
+    make
+        ``make(env, config, seed)`` returns the agent for a Gymnasium environment.
+    config
+        A frozen dataclass: the settings that this name stands for. Options are dotted paths into
+        it (`everlearn.support.settings`).
+    summary
+        What the agent is, in a line.
+    config_for
+        Settings that depend on what an environment declares, if some do.
+    """
+
+    make: Callable[[gymnasium.Env[Any, Any], Any, int], Agent]
+    config: Any = NoSettings()
+    summary: str = ""
+    config_for: Callable[[gymnasium.Env[Any, Any]], Any] | None = None
+
+    def settings(self, env: gymnasium.Env[Any, Any]) -> Any:
+        """Return the settings of this name in `env`."""
+        return self.config if self.config_for is None else self.config_for(env)
+
+
+Measure = Literal["success", "return"]
+"""What counts in a world: whether an episode is solved, or the sum of its rewards."""
+
+
+@runtime_checkable
+class World(Protocol):
+    """What can be run: tasks, how to make the environment of one, and what is measured."""
+
+    name: str
+    """As commands and configs call it, such as ``continual-bench`` or ``gym:Pendulum-v1``."""
+    tasks: tuple[str, ...]
+    """Names of the tasks, in the order in which they are learned if nobody says another."""
+    measure: Measure
+    """``success``: environments say ``info["success"]``; ``return``: they do not."""
+    max_steps: int
+    """Longest episode."""
+
+    def make(
+        self, task: str, *, reset_noise: float = 0.0, render_mode: str | None = None
+    ) -> gymnasium.Env[Any, Any]:
+        """Return a new environment of `task`; raises `UnknownNameError` if there is no such task.
+
+        `reset_noise` spreads the start of an episode, in the world's units; a world that cannot
+        do that refuses anything but 0.
+        """
+        ...
+
+    def objective(self, task: str) -> Objective | None:
+        """Return the reward of `task` as a function of predicted observations, if it is known.
+
+        None lets agents learn the reward from what they observe.
+        """
         ...
 
 
