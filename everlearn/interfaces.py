@@ -6,6 +6,7 @@ Shapes: ``N`` inputs in a batch, ``H`` steps of a plan, ``S`` numbers in an obse
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
+
+from everlearn.support.errors import InvalidInputError, given
 
 if TYPE_CHECKING:
     import torch  # the core runs without it
@@ -55,6 +58,56 @@ class Bodies:
     opening: tuple[int, ...]
     objects: tuple[tuple[int, ...], ...]
     resting: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class EnvironmentFacts:
+    """What an environment declares beside its spaces; most declare nothing.
+
+    Attributes
+    ----------
+    commanded_position
+        How actions move a position that the observation does not show.
+    bodies
+        Which observations say where hand and objects are.
+    """
+
+    commanded_position: CommandedPosition | None = None
+    bodies: Bodies | None = None
+
+    @classmethod
+    def of(cls, env: gymnasium.Env[Any, Any]) -> EnvironmentFacts:
+        """Read what `env` declares, and check it against its spaces."""
+        declared: dict[str, Any] = {}
+        for name, sort in (("commanded_position", CommandedPosition), ("bodies", Bodies)):
+            declared[name] = getattr(env.unwrapped, name, None)
+            if declared[name] is not None and not isinstance(declared[name], sort):
+                raise InvalidInputError(
+                    f"the environment's {name} is {given(declared[name])}; expected an "
+                    f"everlearn.interfaces.{sort.__name__}"
+                )
+        return cls(**declared)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `from_json` reads."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> EnvironmentFacts:
+        """Read what `to_json` returned, also after a trip through JSON, which has no tuples."""
+        position, bodies = stored["commanded_position"], stored["bodies"]
+        return cls(
+            None if position is None else CommandedPosition(**_with_tuples(position)),
+            None if bodies is None else Bodies(**_with_tuples(bodies)),
+        )
+
+
+def _with_tuples(stored: Any) -> Any:
+    if isinstance(stored, Mapping):
+        return {name: _with_tuples(value) for name, value in stored.items()}
+    if isinstance(stored, (list, tuple)):
+        return tuple(_with_tuples(value) for value in stored)
+    return stored
 
 
 class Objective(Protocol):

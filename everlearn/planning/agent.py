@@ -100,7 +100,7 @@ class OnlineAgent:
             ``next_obs[N, S]``.
         options
             Settings of the agent (`OnlineOptions`), its planner (`CEMConfig`) and its model
-            (`OnlineWorldModelConfig`) that differ from those of the agent ``oa``, such as
+            (`OnlineModelConfig`) that differ from those of the agent ``oa``, such as
             ``seed=1``, ``memory="history"``, ``candidates=80``, ``ridge=0.1``.
         """
         chosen = OnlineOptions.for_env(env, **options)

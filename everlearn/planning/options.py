@@ -12,13 +12,18 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from everlearn.interfaces import CommandedPosition, FloatArray
-from everlearn.online.model import OnlineWorldModel, OnlineWorldModelConfig
+from everlearn.interfaces import CommandedPosition, EnvironmentFacts, FloatArray
+from everlearn.online import OnlineModelConfig, OnlineWorldModel
 from everlearn.planning import PLANNERS, CEMConfig, Planner
 from everlearn.planning.escape import Patience
 from everlearn.support.checks import check_number
 from everlearn.support.errors import InvalidInputError, UnknownNameError
-from everlearn.world_model.memory import MEMORIES, Memory, build_memory
+from everlearn.world_model.memory import (
+    MEMORIES,
+    CommandMemory,
+    Memory,
+    MotionMemoryConfig,
+)
 
 PAPER: dict[str, Any] = {
     "features": 300,
@@ -27,14 +32,11 @@ PAPER: dict[str, Any] = {
     "observation_gain": 3.0,
     "action_gain": 1.5,
     "ridge": 0.005,
-    "ridge_growth": "fixed",
     "solve_every": 0,
     "linear": False,
     "local_grids": 0.0,
     "local_gain": 30.0,
     "local_reach": 0.0,
-    "place_gain": 0.0,
-    "onset_weight": 1.0,
     "clip": True,
     "memory": "none",
     "thing_gain": 1.0,
@@ -153,7 +155,7 @@ class ActingOptions:
     planning: Any = field(default_factory=CEMConfig)
 
     def __post_init__(self) -> None:
-        if self.memory != "auto":
+        if self.memory not in ("auto", "commands"):
             MEMORIES.get(self.memory)
         if not (np.isfinite(self.success_bonus) and self.success_bonus >= 0):
             raise InvalidInputError(
@@ -172,14 +174,15 @@ class OnlineOptions(ActingOptions):
         The model's settings; its seed is replaced by `seed`.
     """
 
-    model: OnlineWorldModelConfig = field(default_factory=OnlineWorldModelConfig)
+    model: OnlineModelConfig = field(default_factory=OnlineModelConfig)
+    threads: int | None = None
 
     @classmethod
     def from_options(cls, **options: Any) -> OnlineOptions:
         """Make them from one flat table of the agent's, the planner's and the model's settings."""
         config_type = PLANNERS.get(options.get("planner", "cem")).config_type
-        own, planning, model = split_options(options, cls, config_type, OnlineWorldModelConfig)
-        return cls(**own, planning=config_type(**planning), model=OnlineWorldModelConfig(**model))
+        own, planning, model = split_options(options, cls, config_type, OnlineModelConfig)
+        return cls(**own, planning=config_type(**planning), model=OnlineModelConfig(**model))
 
     @classmethod
     def for_env(cls, env: gymnasium.Env[Any, Any], **options: Any) -> OnlineOptions:
@@ -240,7 +243,7 @@ def flat_types(*settings: type[Any]) -> dict[str, Any]:
 
 def option_types(planner: str = "cem", **_: Any) -> dict[str, Any]:
     """Types of all settings in the flat table of `OnlineOptions.from_options`."""
-    return flat_types(OnlineOptions, PLANNERS.get(planner).config_type, OnlineWorldModelConfig)
+    return flat_types(OnlineOptions, PLANNERS.get(planner).config_type, OnlineModelConfig)
 
 
 def build(
@@ -251,7 +254,9 @@ def build(
     model = OnlineWorldModel(
         cast("spaces.Box", env.observation_space),
         cast("spaces.Box", env.action_space),
-        dataclasses.replace(options.model, seed=options.seed),
+        options.model,
+        seed=options.seed,
+        threads=options.threads,
         memory=memory_for(env, options),
         bodies=getattr(env.unwrapped, "bodies", None),
         still=still_for(env, options),
@@ -310,11 +315,13 @@ def memory_for(env: gymnasium.Env[Any, Any], options: ActingOptions) -> Memory:
     name = options.memory
     if name == "auto":
         name = "none" if declared is None else "commands"
-    given: dict[str, Any] = {}
-    if name in ("commands", "motion"):
-        given = {"commanded_position": declared, "gain": options.command_gain}
-    if name == "motion":
-        given["displacement_gain"] = options.displacement_gain
-        given["things"] = tuple(index for index, _ in _resting(env))
-        given["thing_gain"] = options.thing_gain
-    return build_memory(name, env.observation_space, env.action_space, **given)
+    if name == "commands" and declared is not None:
+        return CommandMemory(declared, options.command_gain)
+    config: Any = MEMORIES.get(name)()
+    if isinstance(config, MotionMemoryConfig):
+        config = MotionMemoryConfig(
+            options.command_gain, options.displacement_gain, options.thing_gain
+        )
+    facts = EnvironmentFacts(declared, getattr(env.unwrapped, "bodies", None))
+    memory: Memory = config.build(env.observation_space, env.action_space, facts)
+    return memory
