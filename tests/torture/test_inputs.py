@@ -21,8 +21,7 @@ from everlearn.agents import AGENTS, OnlineOptions, run_episode
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.deep.sac.learner import SACConfig
-from everlearn.online import OnlineWorldModel
-from everlearn.online.model import OnlineWorldModelConfig
+from everlearn.online import OnlineModelConfig, OnlineWorldModel
 from everlearn.planning import CEMConfig, CEMPlanner
 from everlearn.results import metrics
 from everlearn.runs.config import EvaluationSchedule, RunConfig
@@ -101,7 +100,6 @@ def model_methods() -> Target:
         "learn": {"obs": obs, "action": action, "next_obs": following, "memory": None},
         "predict": {"obs": obs, "action": action, "memory": None},
         "encode": {"obs": obs, "action": action, "memory": None},
-        "refine": {"obs": obs, "action": action, "memory": None},
         "rollout": {"obs": obs, "actions": np.zeros((3, 4, 2)), "memory": None},
         "learn_batch": {
             "obs": np.zeros((5, 3)),
@@ -229,7 +227,7 @@ def configs() -> Target:
         "state": (RunState, dataclasses.asdict(RunState())),
         "resources": (Resources, dataclasses.asdict(Resources())),
         "cem": (CEMConfig, dataclasses.asdict(CEMConfig())),
-        "model": (OnlineWorldModelConfig, dataclasses.asdict(OnlineWorldModelConfig())),
+        "model": (OnlineModelConfig, dataclasses.asdict(OnlineModelConfig())),
         "soft actor-critic": (SACConfig, dataclasses.asdict(SACConfig())),
         "online": (OnlineOptions, {"seed": 0, "memory": "auto", "planner": "cem"}),
     }
