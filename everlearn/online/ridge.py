@@ -150,9 +150,9 @@ class BlockSolver:
         if self._single:
             diagonal += np.float32(ridge)
             if factorise_single(self.factor) == 0:
-                found = self._improve(ridge, right, weights, self.factor, _back_single)
-                if found is not None:
-                    return found
+                solved = self._improve(ridge, right, weights, self.factor, _back_single)
+                if solved is not None:
+                    return solved
             self.fallbacks += 1
             double: FloatArray = self.gathered.astype(np.float64)
             np.einsum("ii->i", double)[:] += ridge
@@ -160,9 +160,9 @@ class BlockSolver:
             diagonal += ridge
             double = self.factor
         if factorise_double(double) == 0:
-            found = self._improve(ridge, right, weights, double, _back_double)
-            if found is not None:
-                return found
+            solved = self._improve(ridge, right, weights, double, _back_double)
+            if solved is not None:
+                return solved
         raise UnsolvableError(
             f"the active block of {len(right)} cells with ridge {ridge:g} cannot be solved to "
             f"{TOLERANCE:g}: its largest entry is {self.gathered.max():g}. Use a larger ridge, or "
