@@ -68,7 +68,7 @@ def run(
     evaluate_episodes: int | None = None,
     evaluate_at_switches: int | None = None,
     heldout: int | None = None,
-    checkpoint_seconds: float | None = None,
+    snapshot_seconds: float | None = None,
     record: bool | None = None,
     tensorboard: bool | None = None,
     wandb: bool | None = None,
@@ -98,7 +98,7 @@ def run(
         evaluate_episodes: Episodes a task at those.
         evaluate_at_switches: Episodes a task at switches and at the end; 0 for none.
         heldout: Transitions a task that measure the world model's error; 0 for none.
-        checkpoint_seconds: Longest time between snapshots.
+        snapshot_seconds: Longest time between snapshots.
         record: Whether to keep every transition.
         tensorboard: Whether to write TensorBoard events too.
         wandb: Whether to send the metrics to Weights & Biases too.
@@ -124,7 +124,7 @@ def run(
         "threads": threads,
         "evaluators": evaluators,
         "reset_noise": reset_noise,
-        "checkpoint_seconds": checkpoint_seconds,
+        "snapshot_seconds": snapshot_seconds,
         "record": record,
         "tensorboard": tensorboard,
         "wandb": wandb,
@@ -173,7 +173,7 @@ def sweep(
     memory_gb: float | None = None,
     ray: str | None = None,
     retries: int = 5,
-    checkpoint_seconds: float | None = None,
+    snapshot_seconds: float | None = None,
     single_tasks: bool = False,
     quiet: bool = False,
 ) -> None:
@@ -196,7 +196,7 @@ def sweep(
         memory_gb: Memory that a run may need; fewer run at a time where there is less.
         ray: Address of a Ray cluster, or local, instead of processes of this machine.
         retries: Crashes in a row without a new snapshot after which a run has failed.
-        checkpoint_seconds: Longest time between snapshots.
+        snapshot_seconds: Longest time between snapshots.
         single_tasks: Also run each task alone for a tenth of its budget, for forward transfer.
         quiet: Show messages only.
     """
@@ -208,7 +208,7 @@ def sweep(
     settings = {
         "tasks": None if tasks is None else tuple(tasks.split(",")),
         "episodes_per_task": episodes_per_task,
-        "checkpoint_seconds": checkpoint_seconds,
+        "snapshot_seconds": snapshot_seconds,
     }
     resources = Resources(threads, memory_gb)
     jobs = sweep_jobs(

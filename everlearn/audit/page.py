@@ -9,7 +9,8 @@ from pathlib import Path
 from everlearn.audit.figures import FIGURES, save_figures
 from everlearn.audit.result import Audit, Comparator, Learner
 from everlearn.online import OnlineWorldModelConfig
-from everlearn.runs.folder import storing, write_text
+from everlearn.runs.folder import write_text
+from everlearn.runs.metrics_file import storing
 from everlearn.world_model.memory import NoMemory
 
 NAMES = {"online": "sparse online model", "leader": "exact leader"}

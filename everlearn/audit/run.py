@@ -13,8 +13,8 @@ from everlearn.audit.schedule import AuditConfig
 from everlearn.audit.stream import read_stream
 from everlearn.online import OnlineWorldModel
 from everlearn.runs.config import RunConfig
-from everlearn.runs.folder import CONFIG
 from everlearn.runs.loop import make
+from everlearn.runs.metrics_file import CONFIG
 from everlearn.runs.options import parse_options
 from everlearn.support.errors import InvalidInputError
 

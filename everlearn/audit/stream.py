@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from everlearn.interfaces import FloatArray
 from everlearn.runs.config import RunConfig
-from everlearn.runs.folder import CONFIG, load_transitions, transitions_path
+from everlearn.runs.folder import load_transitions, transitions_path
+from everlearn.runs.metrics_file import CONFIG
 from everlearn.support.errors import InvalidInputError
 from everlearn.world_model.memory import Memory, states_along
 

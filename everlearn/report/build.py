@@ -11,7 +11,8 @@ from everlearn.report.page import write_page
 from everlearn.report.tables import score_rows, to_csv, to_latex, to_markdown
 from everlearn.report.videos import FOLDER, find_videos, make_videos
 from everlearn.results.statistics import Resampling
-from everlearn.runs.folder import Notify, storing, write_text
+from everlearn.runs.folder import write_text
+from everlearn.runs.metrics_file import Notify, storing
 from everlearn.support.errors import InvalidInputError
 from everlearn.support.plotting import save_figure
 

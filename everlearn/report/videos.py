@@ -15,8 +15,8 @@ from everlearn.continual_bench.video import Film, check_path
 from everlearn.interfaces import Agent
 from everlearn.results.methods import Study, slug
 from everlearn.runs import snapshots
-from everlearn.runs.folder import CHECKPOINTS, Notify
 from everlearn.runs.loop import make
+from everlearn.runs.metrics_file import CHECKPOINTS, Notify
 from everlearn.runs.reload import load_run
 from everlearn.runs.schedule import agent_seed, seen_tasks
 from everlearn.support.threads import limited_threads

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from everlearn.runs import snapshots
 from everlearn.runs.config import RunConfig
-from everlearn.runs.folder import CHECKPOINTS, CONFIG, METRICS, read_lines
-from everlearn.runs.metrics_file import KINDS, Line
+from everlearn.runs.metrics_file import CHECKPOINTS, CONFIG, KINDS, METRICS, Line, read_lines
 from everlearn.support.archive import load_archive, save_archive
 from everlearn.support.errors import DamagedFileError, InvalidInputError
 from everlearn.support.lock import is_locked

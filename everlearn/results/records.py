@@ -22,7 +22,7 @@ from everlearn.results.summary import (
 )
 from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
-from everlearn.runs.folder import CONFIG, ENVIRONMENT, METRICS, SINGLE
+from everlearn.runs.metrics_file import CONFIG, ENVIRONMENT, METRICS, SINGLE
 from everlearn.support.errors import EverlearnError, InvalidInputError
 
 METRIC_NAMES = (

@@ -12,7 +12,7 @@ import numpy as np
 from everlearn.results import metrics
 from everlearn.results.read import Columns, read_run
 from everlearn.runs.config import EvaluationSchedule, RunConfig
-from everlearn.runs.folder import CONFIG, METRICS, SINGLE
+from everlearn.runs.metrics_file import CONFIG, METRICS, SINGLE
 from everlearn.support.errors import DamagedFileError
 
 

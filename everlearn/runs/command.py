@@ -18,7 +18,7 @@ _FLAGS = {
     "threads": "--threads",
     "evaluators": "--evaluators",
     "reset_noise": "--reset-noise",
-    "checkpoint_seconds": "--checkpoint-seconds",
+    "snapshot_seconds": "--snapshot-seconds",
     "record": "--record",
     "tensorboard": "--tensorboard",
     "wandb": "--wandb",

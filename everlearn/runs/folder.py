@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,37 +21,22 @@ from typing import Any
 from everlearn.interfaces import FloatArray
 from everlearn.runs.config import RunConfig
 from everlearn.runs.machine import environment_facts
-from everlearn.runs.metrics_file import Line, parse_lines
+from everlearn.runs.metrics_file import (
+    CHECKPOINTS,
+    CONFIG,
+    ENVIRONMENT,
+    EVENTS,
+    METRICS,
+    SINGLE,
+    TRANSITIONS,
+    Notify,
+    storing,
+)
 from everlearn.runs.schedule import default_evaluators
 from everlearn.support.archive import load_archive, save_archive
-from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
+from everlearn.support.errors import DamagedFileError, InvalidInputError
 from everlearn.support.lock import locked
 from everlearn.support.threads import available_threads, check_threads
-
-CONFIG, METRICS, ENVIRONMENT = "config.json", "metrics.jsonl", "environment.json"
-CHECKPOINTS, TRANSITIONS, EVENTS = "checkpoints", "transitions", "tensorboard"
-SINGLE = "single"
-"""Folder below a run with the runs of each task alone, which may be there before it."""
-
-Notify = Callable[[str], None]
-
-
-class StorageError(EverlearnError, OSError):
-    """The disk refused: full, read-only or gone; what had been written is still there."""
-
-
-@contextmanager
-def storing(what: str) -> Iterator[None]:
-    """Turn what the system says about a failed write into a sentence."""
-    try:
-        yield
-    except EverlearnError:
-        raise
-    except OSError as error:
-        raise StorageError(
-            f"could not write {what}: {error.strerror or error}; nothing written before was lost. "
-            "Make room or choose a folder that can be written, then give the same command again"
-        ) from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,82 +202,6 @@ def write_text(path: Path, text: str) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-class MetricsLog:
-    """The metrics file, open for appending.
-
-    Parameters
-    ----------
-    path
-        Of the file.
-    offset
-        Where to go on: what lies behind is cut off, since the run computes it again.
-    """
-
-    def __init__(self, path: Path, offset: int = 0) -> None:
-        self.path = path
-        with storing(str(path)):
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            os.ftruncate(self._descriptor, offset)
-            self._digest = hashlib.sha256(path.read_bytes())
-        self.offset = offset
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of everything in the file."""
-        return self._digest.hexdigest()
-
-    def append(self, lines: list[Line]) -> None:
-        """Append lines; if the disk refuses, none of them is there afterwards."""
-        text = "".join(
-            json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n" for line in lines
-        )
-        content = text.encode()
-        rest = memoryview(content)
-        try:
-            with storing(str(self.path)):
-                while rest:
-                    rest = rest[os.write(self._descriptor, rest) :]
-        except StorageError:
-            os.ftruncate(self._descriptor, self.offset)
-            raise
-        self.offset += len(content)
-        self._digest.update(content)
-
-    def sync(self) -> None:
-        """Bring everything to the disk, before a snapshot refers to it."""
-        with storing(str(self.path)):
-            os.fsync(self._descriptor)
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
-
-
-def read_lines(path: Path, notify: Notify | None = None) -> tuple[list[Line], list[int]]:
-    """Read a metrics file.
-
-    A last line without its end is what a crash leaves: it is left out, and `notify` is told.
-
-    Returns
-    -------
-    lines, ends
-        The lines, and for each the number of bytes up to its end.
-
-    Raises
-    ------
-    DamagedFileError
-        Another line is not what was written; the message names it and the file is untouched.
-    """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return [], []
-    lines, ends = parse_lines(content, str(path))
-    if notify is not None and len(content) > (ends[-1] if ends else 0):
-        notify(f"line {len(lines) + 1} of {path.name} was cut short by a crash and is dropped")
-    return lines, ends
 
 
 def _note_environment(file: Path, config: RunConfig, notify: Notify) -> None:

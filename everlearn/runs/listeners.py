@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from everlearn.runs.config import RunConfig
-from everlearn.runs.folder import EVENTS, Line
+from everlearn.runs.metrics_file import EVENTS, Line
 from everlearn.support.errors import MissingExtraError
 
 

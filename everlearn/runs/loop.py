@@ -29,8 +29,9 @@ from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
 from everlearn.runs.evaluate import Evaluator, LearningAgent, StoppedError
 from everlearn.runs.evaluators import evaluator_threads, helpers_for
-from everlearn.runs.folder import Line, MetricsLog, RunFolder, open_run, read_lines
+from everlearn.runs.folder import RunFolder, open_run
 from everlearn.runs.listeners import Listener, Listeners, listeners_for
+from everlearn.runs.metrics_file import Line, MetricsLog, read_lines
 from everlearn.runs.options import check_options, resolved_options
 from everlearn.runs.snapshots import (
     RunState,
@@ -151,7 +152,7 @@ class _Runner:
     def _loop(self, state: RunState) -> RunState:
         config = self.config
         while True:
-            if time.monotonic() - self.saved_at >= config.checkpoint_seconds:
+            if time.monotonic() - self.saved_at >= config.snapshot_seconds:
                 self._snapshot(state)
             if not state.evaluated:
                 try:

@@ -1,13 +1,28 @@
-"""Lines of the metrics: what each kind holds, and reading them without trusting them."""
+"""The metrics of a run: one JSON object a line, written by runs and read by results.
+
+Needs nothing but the standard library, so that results can be read where no simulator is.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from everlearn.support.errors import DamagedFileError
+from everlearn.support.errors import DamagedFileError, EverlearnError
+
+CONFIG, METRICS, ENVIRONMENT = "config.json", "metrics.jsonl", "environment.json"
+CHECKPOINTS, TRANSITIONS, EVENTS = "checkpoints", "transitions", "tensorboard"
+SINGLE = "single"
+"""Folder below a run with the runs of each task alone, which may be there before it."""
+
+Notify = Callable[[str], None]
+
 
 Line = dict[str, Any]
 
@@ -100,3 +115,97 @@ def _parsed(text: bytes) -> Line | None:
         if not fits(value):
             return None
     return line
+
+
+class StorageError(EverlearnError, OSError):
+    """The disk refused: full, read-only or gone; what had been written is still there."""
+
+
+@contextmanager
+def storing(what: str) -> Iterator[None]:
+    """Turn what the system says about a failed write into a sentence."""
+    try:
+        yield
+    except EverlearnError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"could not write {what}: {error.strerror or error}; nothing written before was lost. "
+            "Make room or choose a folder that can be written, then give the same command again"
+        ) from error
+
+
+class MetricsLog:
+    """The metrics file, open for appending.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+    offset
+        Where to go on: what lies behind is cut off, since the run computes it again.
+    """
+
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        self.path = path
+        with storing(str(path)):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            os.ftruncate(self._descriptor, offset)
+            self._digest = hashlib.sha256(path.read_bytes())
+        self.offset = offset
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything in the file."""
+        return self._digest.hexdigest()
+
+    def append(self, lines: list[Line]) -> None:
+        """Append lines; if the disk refuses, none of them is there afterwards."""
+        text = "".join(
+            json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n" for line in lines
+        )
+        content = text.encode()
+        rest = memoryview(content)
+        try:
+            with storing(str(self.path)):
+                while rest:
+                    rest = rest[os.write(self._descriptor, rest) :]
+        except StorageError:
+            os.ftruncate(self._descriptor, self.offset)
+            raise
+        self.offset += len(content)
+        self._digest.update(content)
+
+    def sync(self) -> None:
+        """Bring everything to the disk, before a snapshot refers to it."""
+        with storing(str(self.path)):
+            os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+def read_lines(path: Path, notify: Notify | None = None) -> tuple[list[Line], list[int]]:
+    """Read a metrics file.
+
+    A last line without its end is what a crash leaves: it is left out, and `notify` is told.
+
+    Returns
+    -------
+    lines, ends
+        The lines, and for each the number of bytes up to its end.
+
+    Raises
+    ------
+    DamagedFileError
+        Another line is not what was written; the message names it and the file is untouched.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return [], []
+    lines, ends = parse_lines(content, str(path))
+    if notify is not None and len(content) > (ends[-1] if ends else 0):
+        notify(f"line {len(lines) + 1} of {path.name} was cut short by a crash and is dropped")
+    return lines, ends

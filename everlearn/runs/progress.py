@@ -13,8 +13,8 @@ from rich.table import Table
 
 from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
-from everlearn.runs.folder import Line
 from everlearn.runs.listeners import Listener
+from everlearn.runs.metrics_file import Line
 
 
 class Standing:

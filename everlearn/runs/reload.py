@@ -10,8 +10,8 @@ from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
 from everlearn.runs.evaluate import Evaluator, LearningAgent
 from everlearn.runs.evaluators import evaluator_threads, helpers_for
-from everlearn.runs.folder import CHECKPOINTS, CONFIG, Notify
 from everlearn.runs.loop import make, restore_agent
+from everlearn.runs.metrics_file import CHECKPOINTS, CONFIG, Notify
 from everlearn.runs.snapshots import RunState, newest_usable
 from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError

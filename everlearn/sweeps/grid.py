@@ -10,7 +10,7 @@ from typing import Any
 
 from everlearn.results.read import is_last
 from everlearn.results.summary import single_task_configs
-from everlearn.runs.folder import SINGLE
+from everlearn.runs.metrics_file import SINGLE
 from everlearn.runs.options import check_options
 from everlearn.runs.presets import compose_config
 from everlearn.support.errors import InvalidInputError

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from everlearn.runs.folder import storing
+from everlearn.runs.metrics_file import storing
 from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError
 from everlearn.support.lock import locked

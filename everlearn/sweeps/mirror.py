@@ -26,7 +26,8 @@ import numpy as np
 
 from everlearn.runs import snapshots
 from everlearn.runs.config import RunConfig
-from everlearn.runs.folder import (
+from everlearn.runs.listeners import Listener
+from everlearn.runs.metrics_file import (
     CHECKPOINTS,
     CONFIG,
     ENVIRONMENT,
@@ -38,7 +39,6 @@ from everlearn.runs.folder import (
     parse_lines,
     storing,
 )
-from everlearn.runs.listeners import Listener
 from everlearn.support.archive import load_archive, reading, save_archive
 from everlearn.support.errors import (
     DamagedFileError,

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from everlearn.runs import snapshots
 from everlearn.runs.config import RunConfig
-from everlearn.runs.folder import CHECKPOINTS, CONFIG, METRICS, Line, Notify, read_lines
 from everlearn.runs.listeners import Listener
+from everlearn.runs.metrics_file import CHECKPOINTS, CONFIG, METRICS, Line, Notify, read_lines
 from everlearn.support.lock import is_locked
 
 WorkingFolder = AbstractContextManager[tuple[Path, list[Listener]]]

@@ -13,7 +13,8 @@ from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.results.summary import single_task_configs, single_task_folder
 from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
-from everlearn.runs.folder import MetricsLog, open_run
+from everlearn.runs.folder import open_run
+from everlearn.runs.metrics_file import MetricsLog
 from everlearn.runs.options import resolved_options
 from everlearn.runs.presets import preset_config
 

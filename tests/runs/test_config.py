@@ -62,7 +62,7 @@ def test_a_config_from_a_newer_version_is_refused():
         ({"evaluators": 0}, InvalidInputError),
         ({"evaluators": 1.5}, InvalidInputError),
         ({"reset_noise": 1.0}, InvalidInputError),
-        ({"checkpoint_seconds": -1}, InvalidInputError),
+        ({"snapshot_seconds": -1}, InvalidInputError),
         ({"record": "yes"}, InvalidInputError),
         ({"options": {"seed": 3}}, InvalidInputError),
         ({"options": [1]}, InvalidInputError),

@@ -66,7 +66,7 @@ def test_killed_again_and_again(whole, tmp_path):
 def test_signal_ends_with_a_snapshot(number, whole, tmp_path):
     folder = tmp_path / "run"
     # No snapshot by the clock: the one that is there comes from the signal.
-    config = dataclasses.replace(tiny("oa"), checkpoint_seconds=1e6)
+    config = dataclasses.replace(tiny("oa"), snapshot_seconds=1e6)
     process = start(config, folder)
     while not (folder / "transitions").exists():
         assert process.is_alive()

@@ -13,8 +13,9 @@ from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.runs import folder as store
 from everlearn.runs import schedule
 from everlearn.runs.config import EvaluationSchedule
-from everlearn.runs.folder import StorageError, load_transitions, read_lines
+from everlearn.runs.folder import load_transitions
 from everlearn.runs.loop import execute
+from everlearn.runs.metrics_file import StorageError, read_lines
 from everlearn.runs.reload import evaluate_run
 from everlearn.support.errors import (
     DamagedFileError,

@@ -17,14 +17,8 @@ from typing import Any
 
 from everlearn.runs import snapshots
 from everlearn.runs.config import EvaluationSchedule, RunConfig
-from everlearn.runs.folder import (
-    CHECKPOINTS,
-    METRICS,
-    TRANSITIONS,
-    StorageError,
-    read_lines,
-)
 from everlearn.runs.loop import execute
+from everlearn.runs.metrics_file import CHECKPOINTS, METRICS, TRANSITIONS, StorageError, read_lines
 from everlearn.support.archive import load_archive
 from everlearn.support.lock import FolderInUseError
 
@@ -52,7 +46,7 @@ def tiny(agent: str = "random", **settings: Any) -> RunConfig:
         "max_steps": 10,
         "threads": 1,
         "evaluation": EvaluationSchedule(2, 1, 1, heldout=30),
-        "checkpoint_seconds": 0.0,
+        "snapshot_seconds": 0.0,
     }
     return RunConfig(**{**values, **settings})
 

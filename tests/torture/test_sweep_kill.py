@@ -39,7 +39,7 @@ def marked(value: str) -> list[int]:
 
 
 def jobs_in(out: Path, seeds: int) -> list:
-    return sweep_jobs(["oa"], range(seeds), str(out), preset="smoke", checkpoint_seconds=0.0)
+    return sweep_jobs(["oa"], range(seeds), str(out), preset="smoke", snapshot_seconds=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def alone(tmp_path_factory):
 def test_workers_and_the_driver_are_killed_at_random(alone, tmp_path, tally):
     out, generator, mark = tmp_path / "sweep", random.Random(0), str(tmp_path)
     words = ["sweep", "--agents", "oa", "--seeds", "0-5", "--preset", "smoke", "--out", str(out)]
-    words += ["--checkpoint-seconds", "0", "--retries", "1000"]
+    words += ["--snapshot-seconds", "0", "--retries", "1000"]
 
     def start() -> subprocess.Popen:
         return subprocess.Popen(
