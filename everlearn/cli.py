@@ -394,7 +394,7 @@ def list_(runs: Path = Path("runs")) -> None:
     Args:
         runs: Folder at or below which to look for runs.
     """
-    from everlearn.agents import AGENTS, BOUNDARY_AWARE
+    from everlearn.agents import AGENTS
     from everlearn.continual_bench import TASKS
     from everlearn.results.read import find_runs, run_state
     from everlearn.runs.config import RunConfig
@@ -402,7 +402,6 @@ def list_(runs: Path = Path("runs")) -> None:
 
     print("tasks: ", ", ".join(TASKS))
     print("agents:", ", ".join(AGENTS))
-    print("  told when a task changes:", ", ".join(filter(BOUNDARY_AWARE.__contains__, AGENTS)))
     print("presets:")
     for name in PRESETS:
         print(f"  {name:<8} {PRESETS.get(name).summary}")

@@ -13,7 +13,6 @@ from typing import Any
 from everlearn.agents import AGENTS
 from everlearn.continual_bench import PAPER_TASKS, TASKS
 from everlearn.continual_bench.env import MAX_RESET_NOISE, MAX_STEPS
-from everlearn.planning.options import RUN_SETTINGS
 from everlearn.support.checks import check_number, check_whole
 from everlearn.support.errors import InvalidInputError, UnknownNameError, given
 
@@ -24,6 +23,9 @@ VERSION = 1
 
 LIVE_SETTINGS = ("checkpoint_seconds", "tensorboard", "wandb")
 """Settings that change nothing in what a run computes, so a resumed run may change them."""
+
+RUN_SETTINGS = ("seed", "threads")
+"""What a run decides, and not the settings of an agent."""
 
 SHARES = ("threads", "evaluators")
 """Settings whose None is decided by the machine when a run starts."""

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from everlearn.agents import AGENTS, run_episode
+from everlearn.agents import make_agent, run_episode
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.interfaces import FloatArray
@@ -98,7 +98,7 @@ def make(config: RunConfig) -> tuple[ContinualBenchEnv, LearningAgent]:
     """Make the training environment and the agent of a config; refuses options it lacks."""
     check_options(config.agent, config.agent_options)
     env = ContinualBenchEnv(config.tasks[0], reset_noise=config.reset_noise)
-    agent = AGENTS.get(config.agent)(env, schedule.agent_seed(config), **config.agent_options)
+    agent = make_agent(config.agent, env, schedule.agent_seed(config), **config.agent_options)
     if not hasattr(agent, "evaluation_copy"):
         raise InvalidInputError(
             f"agent {config.agent!r} has no evaluation_copy(seed) and cannot be evaluated; add it"

@@ -59,9 +59,9 @@ PRESETS.register(
         },
     ),
 )
-_SMALL_PLANNER = {"candidates": 30, "elites": 10, "iterations": 2}
-_SMALL = {"features": 30, **_SMALL_PLANNER}
-_SMALL_NETWORK = {"hidden": 50, "train_every": 100, **_SMALL_PLANNER}
+_SMALL_PLANNER = {"planner.candidates": 30, "planner.elites": 10, "planner.iterations": 2}
+_SMALL = {"model.features": 30, **_SMALL_PLANNER}
+_SMALL_NETWORK = {"model.hidden": 50, "model.train_every": 100, **_SMALL_PLANNER}
 _SMALL_POLICY = {"hidden": 50, "batch": 64, "warm_up": 100, "retraining": 50}
 PRESETS.register(
     "smoke",
