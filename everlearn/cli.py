@@ -308,7 +308,7 @@ def audit(
     import json as json_format
 
     from everlearn import audit as auditing
-    from everlearn.audit.screen import progress_bar
+    from everlearn.audit.page import progress_bar
     from everlearn.support.threads import check_threads, limited_threads
 
     if (run is None) == (synthetic is None):
