@@ -203,7 +203,7 @@ def sweep(
     from everlearn.sweeps.grid import parse_seeds, sweep_jobs
     from everlearn.sweeps.job import Resources
     from everlearn.sweeps.launch import run_sweep
-    from everlearn.sweeps.progress import Board
+    from everlearn.sweeps.progress import SweepProgress
 
     settings = {
         "tasks": None if tasks is None else tuple(tasks.split(",")),
@@ -224,7 +224,7 @@ def sweep(
         **{name: value for name, value in settings.items() if value is not None},
     )
     result = run_sweep(
-        jobs, out, resources, Board(quiet=quiet), ray=ray, workers=workers, retries=retries
+        jobs, out, resources, SweepProgress(quiet=quiet), ray=ray, workers=workers, retries=retries
     )
     print(f"{len(result.finished)} of {len(jobs)} runs finished -> {out}")
     for name, error in result.failed.items():
