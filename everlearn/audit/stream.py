@@ -17,8 +17,8 @@ from everlearn.interfaces import FloatArray
 from everlearn.online import OnlineWorldModel
 from everlearn.runs.config import RunConfig
 from everlearn.runs.folder import load_transitions, transitions_path
-from everlearn.runs.metrics_file import CONFIG
 from everlearn.runs.loop import make
+from everlearn.runs.metrics_file import CONFIG
 from everlearn.runs.presets import checked
 from everlearn.support.errors import InvalidInputError
 from everlearn.world_model.memory import Memory, states_along
