@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from everlearn.audit.encoded import Doubles, EncodedStream
-from everlearn.online.solver import UnsolvableError
+from everlearn.online.ridge import UnsolvableError
 
 TILE = 1024
 """Steps whose features are dense at the same time."""

@@ -324,7 +324,12 @@ def test_same_seed_and_a_resumed_run_are_equal_to_the_bit(name: str, tmp_path: P
 def test_files_of_other_agents_are_refused(tmp_path: Path) -> None:
     agent = make("sac-coreset")
     agent.save(tmp_path / "agent")
-    for other in (make("sac-finetune"), make("sac-coreset", strategy={"capacity": 30})):
+    others = (
+        make("sac-finetune"),
+        make("sac-coreset", strategy={"capacity": 30}),
+        make("sac-coreset", 1),
+    )
+    for other in others:
         with pytest.raises(InvalidInputError):
             other.load(tmp_path / "agent")
     with pytest.raises(NotReadyError, match="evaluation copy"):
