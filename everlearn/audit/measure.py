@@ -72,7 +72,7 @@ class _Auditor:
         self.rng = np.random.default_rng(config.seed)
         order = self.rng.permutation(stream.steps) if config.shuffle else None
         self.encoded = EncodedStream(model, stream, order)
-        self.growing = model.config.ridge_growth == "samples"
+        self.growing = False
         self.large = len(self.encoded.used) > LARGE
         self.times = audit_times(stream.steps, config.points or (8 if self.large else 30))
         # A ridge that grows changes the whole matrix at every step.

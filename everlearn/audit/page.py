@@ -8,7 +8,7 @@ from pathlib import Path
 
 from everlearn.audit.figures import FIGURES, save_figures
 from everlearn.audit.result import Audit, Comparator, Learner
-from everlearn.online import OnlineWorldModelConfig
+from everlearn.online import OnlineModelConfig
 from everlearn.runs.folder import write_text
 from everlearn.runs.metrics_file import storing
 from everlearn.world_model.memory import NoMemory
@@ -44,7 +44,7 @@ def page_lines(audit: Audit) -> list[str]:
 
 
 def _head(audit: Audit) -> list[str]:
-    papers = {**asdict(OnlineWorldModelConfig()), "memory": NoMemory.name}
+    papers = {**asdict(OnlineModelConfig()), "memory": NoMemory.name}
     settings = ", ".join(
         f"{name} {value}"
         for name, value in audit.model.items()

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,9 @@ from gymnasium import spaces
 
 from everlearn.interfaces import Bodies, FloatArray
 from everlearn.online import snapshot as checkpoint
+from everlearn.online.config import OnlineModelConfig
 from everlearn.online.encoding import LosseEncoding
 from everlearn.online.kernels import imagination as kernels
-from everlearn.online.onsets import Onsets
 from everlearn.online.projections import (
     dense_rows,
     local_rows,
@@ -29,7 +29,6 @@ from everlearn.online.projections import (
     relative_places,
 )
 from everlearn.online.ridge import RidgeLearner
-from everlearn.support.checks import check_number, check_positive, check_whole
 from everlearn.support.errors import InvalidInputError
 from everlearn.support.threads import Threads
 from everlearn.world_model.base import ImaginingModel, Transitions, paired
@@ -44,83 +43,6 @@ CHUNK = 256
 
 MAX_BLOCK = 96
 """Candidates imagined together: their inputs and outputs fit the nearest cache."""
-
-
-@dataclass(frozen=True)
-class OnlineWorldModelConfig:
-    """Settings of an `OnlineWorldModel`; the defaults are the paper's."""
-
-    features: int = 300
-    """Grids of the encoding."""
-    bins: int = 9
-    """Edges along one dimension of a grid."""
-    grid_dim: int = 2
-    """Dimensions of a grid."""
-    ridge: float = 0.005
-    """Strength of the ridge, the paper's 1 / lambda."""
-    ridge_growth: Literal["fixed", "samples"] = "fixed"
-    """``fixed``: the ridge as it is; ``samples``: times the number of samples seen."""
-    observation_gain: float = 3.0
-    """What the bounds of an observation become after scaling."""
-    action_gain: float = 1.5
-    """What the bounds of an action become after scaling."""
-    solve_every: int = 0
-    """Samples after which the exact solution of everything seen replaces the weights; 0 never.
-
-    Equation 5 holds the other rows while it moves the active ones, so rows of old places are
-    left behind when shared ones move. Between two solutions it is as it was.
-    """
-    linear: bool = False
-    """Whether action and memory are features as they are, beside the grids."""
-    local_grids: float = 0.0
-    """Fraction of the grids that look at one object from the hand (projections.py)."""
-    local_gain: float = 30.0
-    """What a metre between hand and object becomes in the finest local grid."""
-    place_gain: float = 0.0
-    """What a metre of the object's own place becomes in a local grid; 0: it is not seen."""
-    local_inputs: int = 4
-    """Inputs that a projection of a local grid mixes."""
-    local_reach: float = 0.0
-    """Distance from its object, in metres, at which a local grid ends; 0: none does.
-
-    Nothing learned further away touches its cells, and imagination passes over it there.
-    """
-    onset_weight: float = 1.0
-    """How often a transition counts in which a thing at rest begins to move (`Onsets`)."""
-    clip: bool = True
-    """Keep predictions inside the observation space."""
-    precision: Literal["float32", "float64"] = "float32"
-    """Type of statistics, weights and predictions."""
-    warm_up: int = 200
-    """Transitions that fix the scale of unbounded inputs, before any is learned."""
-    max_memory_gb: float | None = None
-    """Refuse to learn before the statistics outgrow this."""
-    threads: int | None = None
-    """Threads of kernels and linear algebra; None takes what numba was given."""
-    seed: int = 0
-    """Seed of the random projection."""
-
-    def __post_init__(self) -> None:
-        for name in ("ridge", "observation_gain", "action_gain", "local_gain", "onset_weight"):
-            check_positive(name, getattr(self, name))
-        for name, known in (
-            ("ridge_growth", ("fixed", "samples")),
-            ("precision", ("float32", "float64")),
-        ):
-            if getattr(self, name) not in known:
-                raise InvalidInputError(
-                    f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}"
-                )
-        check_number("local_grids", self.local_grids, 0.0, 1.0)
-        check_number("local_reach", self.local_reach, 0.0, 1e6)
-        check_number("place_gain", self.place_gain, 0.0, 1e6)
-        check_whole("local_inputs", self.local_inputs, 1)
-        check_whole("solve_every", self.solve_every, 0)
-        check_whole("warm_up", self.warm_up, 2)
-        if self.threads is not None:
-            check_whole("threads", self.threads, 1)
-        if self.max_memory_gb is not None:
-            check_positive("max_memory_gb", self.max_memory_gb)
 
 
 class OnlineWorldModel(ImaginingModel):
@@ -145,19 +67,22 @@ class OnlineWorldModel(ImaginingModel):
         self,
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
-        config: OnlineWorldModelConfig | None = None,
+        config: OnlineModelConfig | None = None,
         *,
+        seed: int = 0,
+        threads: int | None = None,
         memory: Memory | None = None,
         bodies: Bodies | None = None,
         still: npt.ArrayLike | None = None,
         **options: Any,
     ) -> None:
-        known = {field.name for field in fields(OnlineWorldModelConfig)}
+        known = {field.name for field in fields(OnlineModelConfig)}
         if unknown := set(options) - known:
             raise InvalidInputError(
                 f"unknown option {sorted(unknown)[0]!r}; known: {', '.join(sorted(known))}"
             )
-        self.config = replace(config or OnlineWorldModelConfig(), **options)
+        self.config = replace(config or OnlineModelConfig(), **options)
+        self.seed = seed
         super().__init__(
             observation_space,
             action_space,
@@ -172,13 +97,13 @@ class OnlineWorldModel(ImaginingModel):
             self.config.features,
             self.config.bins,
             self.config.grid_dim,
-            np.random.default_rng(self.config.seed),
+            np.random.default_rng(seed),
             self.dtype,
             self.inputs.count - self.inputs.observations if self.config.linear else 0,
         )
         self.bodies = bodies
         self._set_projection()
-        self._threads = Threads(self.config.threads)
+        self._threads = Threads(threads)
         limit = self.config.max_memory_gb
         self.learner = RidgeLearner(
             self.encoding.cells,
@@ -187,14 +112,9 @@ class OnlineWorldModel(ImaginingModel):
             self.inputs.observations,
             self.dtype,
             self.config.ridge,
-            self.config.ridge_growth == "samples",
+            False,
             None if limit is None else limit * 1e9,
             self._threads,
-        )
-        self._onsets = (
-            Onsets(self.config.onset_weight, self.memory, bodies)
-            if self.config.onset_weight != 1
-            else None
         )
         self.pending: list[Transitions] = []
         logger.info("kernels are compiled at their first use on a machine, which takes < 30 s")
@@ -211,7 +131,7 @@ class OnlineWorldModel(ImaginingModel):
             )
         if not grids and self.inputs.gridded.all():
             return
-        rng = np.random.default_rng(config.seed)
+        rng = np.random.default_rng(self.seed)
         rows = dense_rows(rng, (config.features - grids) * dim, self.inputs)
         if grids and self.bodies is not None:
             local = local_rows(
@@ -222,7 +142,7 @@ class OnlineWorldModel(ImaginingModel):
                 self.bodies,
                 config.local_gain,
                 config.local_inputs,
-                config.place_gain,
+                0.0,
             )
             rows = np.concatenate([rows, local])
             if config.local_reach:
@@ -363,9 +283,6 @@ class OnlineWorldModel(ImaginingModel):
         """
         cells, values = self.encoding(self.inputs.assemble(obs, action, memory))
         targets = next_obs - obs
-        if self._onsets is not None:
-            factors = np.sqrt(self._onsets.weights(targets, memory))[:, None]
-            values, targets = values * factors.astype(values.dtype), targets * factors
         return cells, values, targets
 
     def refine(self, obs: object, action: object, memory: object = None) -> None:

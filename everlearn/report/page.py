@@ -19,7 +19,6 @@ from typing import Any
 from matplotlib.figure import Figure
 
 import everlearn
-from everlearn.agents import told_of_tasks
 from everlearn.report.content import Report, StudyReport
 from everlearn.report.figures import Drawing
 from everlearn.report.page_data import study_data
@@ -35,7 +34,7 @@ from everlearn.report.tables import (
     paper_cell,
 )
 from everlearn.report.videos import LARGEST, Video
-from everlearn.results.methods import Method, Study, plain
+from everlearn.results.methods import Method, Study, plain, told_of_tasks
 from everlearn.results.records import RunRecord
 from everlearn.runs.command import command_for
 from everlearn.runs.folder import write_text

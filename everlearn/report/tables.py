@@ -9,9 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from everlearn.agents import told_of_tasks
 from everlearn.results import paper
-from everlearn.results.methods import Method, Study
+from everlearn.results.methods import Method, Study, told_of_tasks
 from everlearn.results.records import METRIC_NAMES
 from everlearn.results.statistics import Estimate, Resampling, estimate
 

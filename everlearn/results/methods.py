@@ -15,13 +15,32 @@ from typing import Any
 
 import numpy as np
 
-from everlearn.agents import AGENTS, TELLING_OPTIONS
+from everlearn.agents import AGENTS
 from everlearn.results.records import RunRecord, entry_names
 from everlearn.results.statistics import NOTHING, Estimate, Resampling, estimate
 from everlearn.support.plotting import LineStyle, line_style
 
 LONGEST_LABEL = 60
 """Characters; what goes beyond is in the list of runs."""
+
+TELLING_OPTIONS = ("task_identity", "multi_head")
+"""Options that let networks depend on the task's name; off unless asked for."""
+
+_TOLD = {
+    "scripted": ("boundaries", "name"),
+    **{f"{family}-packnet": ("boundaries", "name") for family in ("mlp", "sac")},
+    **{
+        f"{family}-{strategy}": ("boundaries",)
+        for family in ("mlp", "mlp-paper", "sac")
+        for strategy in ("finetune", "ewc", "si")
+    },
+}
+
+
+def told_of_tasks(agent: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what an agent is told of tasks, for runs that do not store it."""
+    telling = (name for name in TELLING_OPTIONS if options.get(name))
+    return (*_TOLD.get(agent, ()), *telling)
 
 
 @dataclass(frozen=True)

@@ -50,15 +50,17 @@ def _word(value: object) -> bool:
 
 
 def _flag(value: object) -> bool:
-    return isinstance(value, bool)
+    return value is None or isinstance(value, bool)
 
 
 _PLACE: dict[str, Callable[[object], bool]] = {"episode": _whole, "step": _whole, "task": _word}
 _REQUIRED: dict[str, dict[str, Callable[[object], bool]]] = {
+    # A world that measures returns has no success: null, and `mean_return` in evaluations.
     "episode": {**_PLACE, "success": _flag, "length": _whole},
-    "eval": {**_PLACE, "success_rate": _rate},
+    "eval": _PLACE,
     "model": _PLACE,
 }
+_OPTIONAL: dict[str, Callable[[object], bool]] = {"kind": _word, "success_rate": _rate}
 KINDS = tuple(_REQUIRED)
 
 
@@ -110,8 +112,10 @@ def _parsed(text: bytes) -> Line | None:
     required = _REQUIRED.get(line["kind"])
     if required is None or not all(name in line for name in required):
         return None
+    if line["kind"] == "eval" and not ("success_rate" in line or "mean_return" in line):
+        return None
     for name, value in line.items():
-        fits = required.get(name) or (_word if name == "kind" else _number)
+        fits = required.get(name) or _OPTIONAL.get(name, _number)
         if not fits(value):
             return None
     return line

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.interfaces import CommandedPosition, FloatArray
+from everlearn.interfaces import CommandedPosition, EnvironmentFacts, FloatArray
 from everlearn.registry import Registry
 from everlearn.support.errors import InvalidInputError
 from everlearn.world_model import step_kernels
@@ -419,18 +419,99 @@ def _motion_memory(
     )
 
 
-MEMORIES: Registry[Callable[..., Memory]] = Registry("memory")
-MEMORIES.register(NoMemory.name, _no_memory)
-MEMORIES.register(CommandMemory.name, _command_memory)
-MEMORIES.register(HistoryMemory.name, HistoryMemory)
-MEMORIES.register(MotionMemory.name, _motion_memory)
+@dataclass(frozen=True)
+class NoMemoryConfig:
+    """The model sees observation and action only, as in the paper."""
+
+    given: ClassVar[tuple[str, ...]] = ()
+
+    def build(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        facts: EnvironmentFacts,
+    ) -> Memory:
+        """Make the memory."""
+        return NoMemory()
+
+
+@dataclass(frozen=True)
+class HistoryMemoryConfig:
+    """The last action and the last displacement, for any environment."""
+
+    action_gain: float = 1.5
+    """What the bounds of an action become."""
+    displacement_gain: float = 30.0
+    """Model input for a displacement by half the range of an observation in one step."""
+
+    given: ClassVar[tuple[str, ...]] = ()
+
+    def build(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        facts: EnvironmentFacts,
+    ) -> Memory:
+        """Make the memory."""
+        return HistoryMemory(
+            observation_space, action_space, self.action_gain, self.displacement_gain
+        )
+
+
+@dataclass(frozen=True)
+class MotionMemoryConfig:
+    """The commanded position and the last displacement, where an environment declares them."""
+
+    command_gain: float = 30.0
+    """Model input for a lag of one unit (metre) behind the commanded position."""
+    displacement_gain: float = 100.0
+    """Model input for a displacement by half the range of an observation in one step."""
+    object_gain: float = 1.0
+    """Factor for displacements of resting objects; 0 does not show them to the model."""
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """What an agent with this memory knows of its environment."""
+        return ("command law",) if self.object_gain == 1 else ("scene", "command law")
+
+    def build(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        facts: EnvironmentFacts,
+    ) -> Memory:
+        """Make the memory."""
+        resting = () if facts.bodies is None else facts.bodies.resting
+        return MotionMemory(
+            observation_space,
+            _declared(MotionMemory.name, facts.commanded_position),
+            self.command_gain,
+            self.displacement_gain,
+            tuple(index for index, _ in resting),
+            self.object_gain,
+        )
+
+
+MEMORIES: Registry[type[Any]] = Registry("memory")
+MEMORIES.register(NoMemory.name, NoMemoryConfig)
+MEMORIES.register(HistoryMemory.name, HistoryMemoryConfig)
+MEMORIES.register(MotionMemory.name, MotionMemoryConfig)
+
+_BUILDERS: dict[str, Callable[..., Memory]] = {
+    NoMemory.name: _no_memory,
+    CommandMemory.name: _command_memory,
+    HistoryMemory.name: HistoryMemory,
+    MotionMemory.name: _motion_memory,
+}
 
 
 def build_memory(
     name: str, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], **options: Any
 ) -> Memory:
-    """Make the memory registered under `name` for these spaces."""
-    return MEMORIES.get(name)(observation_space, action_space, **options)
+    """Make the memory of that name for these spaces."""
+    if name not in _BUILDERS:
+        MEMORIES.get(name)
+    return _BUILDERS[name](observation_space, action_space, **options)
 
 
 def states_along(memory: Memory, observations: FloatArray, actions: FloatArray) -> FloatArray:

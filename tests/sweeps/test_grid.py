@@ -124,15 +124,15 @@ def test_a_finished_run_without_its_snapshots_is_finished_and_stays_as_it_is(tmp
     assert not (Path(job.location) / CHECKPOINTS).exists()
 
 
-def test_without_snapshots_every_episode_and_the_last_evaluation_count(tmp_path):
+def test_without_snapshots_the_last_episode_and_evaluation_must_be_there(tmp_path):
     (job,) = jobs_in(tmp_path, 1)
     run_job(job)
     shutil.rmtree(Path(job.location) / CHECKPOINTS)
     metrics = Path(job.location) / METRICS
     lines = metrics.read_text().splitlines(keepends=True)
     last_evaluation = max(i for i, line in enumerate(lines) if '"eval"' in line)
-    first_episode = min(i for i, line in enumerate(lines) if '"episode"' in line)
-    for missing in (last_evaluation, first_episode):
+    last_episode = max(i for i, line in enumerate(lines) if '"kind":"episode"' in line)
+    for missing in (last_evaluation, last_episode):
         metrics.write_text("".join(line for i, line in enumerate(lines) if i != missing))
         assert not is_finished(job)
     metrics.write_text("rubbish\n")
