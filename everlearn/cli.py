@@ -159,7 +159,7 @@ class Sweep:
         from everlearn.sweeps.grid import parse_seeds, sweep_jobs
         from everlearn.sweeps.job import Resources
         from everlearn.sweeps.launch import run_sweep
-        from everlearn.sweeps.progress import Board
+        from everlearn.sweeps.progress import SweepProgress
 
         settings = {
             "world": self.world,
@@ -184,7 +184,7 @@ class Sweep:
             jobs,
             self.out,
             Resources(self.threads, self.memory_gb),
-            Board(quiet=self.quiet),
+            SweepProgress(quiet=self.quiet),
             ray=self.ray,
             workers=self.workers,
             retries=self.retries,

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from everlearn.agents import AGENTS
-from everlearn.interfaces import Agent, FloatArray
+from everlearn.interfaces import Agent, FloatArray, Objective
 from everlearn.planning.episode import run_episode
 from everlearn.registry import load_plugins
 from everlearn.runs import schedule
@@ -93,7 +93,7 @@ def execute(
         config,
         resolved=values_of(settings),
         told=_words(agent, "told", ("boundaries",) if agent.boundary_aware else ()),
-        given=_words(agent, "given", ()),
+        given=_given(agent, environments.world.objective(config.tasks[0])),
         measure=environments.world.measure,
     )
     everyone = Listeners([*listeners, *listeners_for(config)])
@@ -123,6 +123,12 @@ def make(config: RunConfig) -> tuple[Environments, Agent, Any]:
 
 def _words(agent: Agent, attribute: str, default: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(getattr(agent, attribute, default))
+
+
+def _given(agent: Agent, objective: Objective | None) -> tuple[str, ...]:
+    """Return what an agent is given; a world without an objective gives no reward function."""
+    absent = ("reward function", "success test") if objective is None else ()
+    return tuple(word for word in _words(agent, "given", ()) if word not in absent)
 
 
 class _Runner:

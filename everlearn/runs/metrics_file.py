@@ -213,3 +213,18 @@ def read_lines(path: Path, notify: Notify | None = None) -> tuple[list[Line], li
     if notify is not None and len(content) > (ends[-1] if ends else 0):
         notify(f"line {len(lines) + 1} of {path.name} was cut short by a crash and is dropped")
     return lines, ends
+
+
+def snapshot_names(run: Path) -> list[str]:
+    """Names of the snapshots in a run's folder, oldest first."""
+    folder = run / CHECKPOINTS
+    if not folder.is_dir():
+        return []
+    return sorted(
+        item.name for item in folder.iterdir() if item.is_dir() and item.name[0].isdigit()
+    )
+
+
+def snapshot_name(episode: int, evaluated: bool) -> str:
+    """Name of the snapshot after `episode` training episodes; names sort by time."""
+    return f"{episode:06d}-{'2-evaluated' if evaluated else '1-trained'}"
