@@ -21,7 +21,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, eigh, solve_triangular
 
 from everlearn.audit.stream import Doubles, EncodedStream, Indices
-from everlearn.online.solver import UnsolvableError
+from everlearn.online.ridge import UnsolvableError
 
 TILE = 1024
 """Steps whose features are dense at the same time."""

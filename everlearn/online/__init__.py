@@ -1,4 +1,4 @@
-"""The paper: a world model of sparse features that is solved in closed form after every step."""
+"""The paper: sparse features, and a ridge regression on them that is updated at every step."""
 
 from everlearn.online.config import OnlineModelConfig
 from everlearn.online.model import OnlineWorldModel

@@ -11,10 +11,10 @@ from gymnasium import spaces
 from everlearn.interfaces import Bodies
 from everlearn.support.checks import check_number, check_positive, check_whole
 from everlearn.support.errors import InvalidInputError
-from everlearn.world_model.memory import Memory
 
 if TYPE_CHECKING:
     from everlearn.online.model import OnlineWorldModel
+    from everlearn.world_model.memory import Memory
 
 
 @dataclass(frozen=True)
@@ -34,23 +34,23 @@ class OnlineModelConfig:
     action_gain: float = 1.5
     """What the bounds of an action become after scaling."""
     solve_every: int = 0
-    """Samples after which the exact solution of everything seen replaces the weights; 0 never.
+    """Transitions after which the weights become the exact ridge solution; 0 never.
 
-    Equation 5 holds the other rows while it moves the active ones, so rows of old places are
-    left behind when shared ones move. Between two solutions it is as it was.
+    Equation 5 moves the rows of the active cells and holds all others, so rows that are not
+    active are left behind when rows that they share samples with move.
     """
     linear: bool = False
     """Whether action and memory are features as they are, beside the grids."""
     local_grids: float = 0.0
-    """Fraction of the grids that look at one object from the hand (projections.py)."""
+    """Fraction of the grids that see one object from the hand; needs declared `bodies`."""
     local_gain: float = 30.0
     """What a metre between hand and object becomes in the finest local grid."""
     local_inputs: int = 4
     """Inputs that a projection of a local grid mixes."""
     local_reach: float = 0.0
-    """Distance from its object, in metres, at which a local grid ends; 0: none does.
+    """Distance of hand and object, in metres, from which on a local grid is off; 0 never.
 
-    Nothing learned further away touches its cells, and imagination passes over it there.
+    Nothing learned further away touches its cells, and imagination skips it there.
     """
     clip: bool = True
     """Keep predictions inside the observation space."""
@@ -59,26 +59,27 @@ class OnlineModelConfig:
     warm_up: int = 200
     """Transitions that fix the scale of unbounded inputs, before any is learned."""
     max_memory_gb: float | None = None
-    """Refuse to learn before the statistics outgrow this."""
+    """Refuse to learn before the statistics outgrow this; none for no limit."""
 
     def __post_init__(self) -> None:
+        for name, least in (("features", 1), ("bins", 2), ("grid_dim", 1), ("local_inputs", 1)):
+            check_whole(name, getattr(self, name), least)
+        check_whole("solve_every", self.solve_every, 0)
+        check_whole("warm_up", self.warm_up, 2)
         for name in ("ridge", "observation_gain", "action_gain", "local_gain"):
             check_positive(name, getattr(self, name))
+        check_number("local_grids", self.local_grids, 0.0, 1.0)
+        check_number("local_reach", self.local_reach, 0.0, 1e6)
         if self.precision not in ("float32", "float64"):
             raise InvalidInputError(
                 f"precision must be one of float32, float64; got {self.precision!r}"
             )
-        check_number("local_grids", self.local_grids, 0.0, 1.0)
-        check_number("local_reach", self.local_reach, 0.0, 1e6)
-        check_whole("local_inputs", self.local_inputs, 1)
-        check_whole("solve_every", self.solve_every, 0)
-        check_whole("warm_up", self.warm_up, 2)
         if self.max_memory_gb is not None:
             check_positive("max_memory_gb", self.max_memory_gb)
 
     @property
     def given(self) -> tuple[str, ...]:
-        """What an agent with this model knows of its environment."""
+        """What an agent with this model is given of its environment."""
         return ("scene",) if self.local_grids else ()
 
     def build(
@@ -91,8 +92,9 @@ class OnlineModelConfig:
         memory: Memory | None = None,
         bodies: Bodies | None = None,
         still: npt.ArrayLike | None = None,
+        unread: int = 0,
     ) -> OnlineWorldModel:
-        """Make the model."""
+        """Make the model; the arguments are those of `OnlineWorldModel`."""
         from everlearn.online.model import OnlineWorldModel
 
         return OnlineWorldModel(
@@ -104,4 +106,5 @@ class OnlineModelConfig:
             memory=memory,
             bodies=bodies,
             still=still,
+            unread=unread,
         )

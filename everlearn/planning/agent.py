@@ -80,7 +80,6 @@ class Blueprint:
                 np.concatenate([space.high, endless]),
                 dtype=cast("Any", space.dtype),
             )
-            still = None if still is None else np.append(still, 0.0)
         return config.model.build(
             space,
             self.action_space,
@@ -321,11 +320,11 @@ class PlanningAgent:
                 raise NotReadyError("no objective yet; call begin_task(name, objective) first")
             self._prepare_model(learns_reward=True)
             self._planned = _reward_learned
-        obs = _checked("observation", obs, self.observation_space)
-        memory = self._memory_at(obs)
+        state = self._checked_state("observation", obs)
+        memory = self._memory_at(state)
         plan = self.planner.plan(
             self.model,
-            self._with_return(obs),
+            state,
             self._planned,
             memory=memory,
             deadline_ms=self.deadline_ms,
@@ -348,73 +347,85 @@ class PlanningAgent:
         `reward` tells whether the plan gets anywhere, and is learned where no objective is
         given. An evaluation copy does not read it.
         """
-        obs = _checked("observation", obs, self.observation_space)
-        action = _checked("action", action, self.action_space)
-        next_obs = _checked("next observation", next_obs, self.observation_space)
-        memory = self._memory_at(obs)
+        state = self._checked_state("observation", obs)
+        action = self._checked_action(action)
+        next_state = self._checked_state("next observation", next_obs)
+        memory = self._memory_at(state)
         if self._learning:
-            self._learn(obs, action, next_obs, reward, memory)
-        following, ahead = self._advanced(memory, obs, action, next_obs)
+            if self.learns_reward:
+                next_state[-1] = _finite(reward)
+            learn = getattr(self.model, "learn_unchecked", self.model.learn)
+            learn(state, action, next_state, **({} if memory is None else {"memory": memory}))
+            self.steps += 1
+        following, ahead = self._advanced(memory, state, action, next_state)
         if self.escape is not None and self.escape.config.patience:
             if not self._learning:
-                reward = self._judged(obs, action, next_obs, memory)
+                reward = self._judged(state, action, next_state, memory)
             self.escape.observe(reward, ahead)
         self._memory_state = following
 
-    def _learn(
-        self,
-        obs: FloatArray,
-        action: FloatArray,
-        next_obs: FloatArray,
-        reward: float,
-        memory: FloatArray | None,
-    ) -> None:
-        if self.learns_reward:
-            earned = as_numbers(reward, "reward")
-            if earned.shape != () or not np.isfinite(earned):
-                raise InvalidInputError(f"reward is {given(reward)}; expected one finite number")
-        state, following = self._with_return(obs), self._with_return(next_obs, reward)
-        if memory is None:
-            self.model.learn(state, action, following)
-        else:
-            self.model.learn(state, action, following, memory=memory)
-        self.steps += 1
-
     def _judged(
-        self, obs: FloatArray, action: FloatArray, next_obs: FloatArray, memory: FloatArray | None
+        self, state: FloatArray, action: FloatArray, after: FloatArray, memory: FloatArray | None
     ) -> float:
         """Reward of a step by the agent's own objective, or by the reward it has learned."""
         if self._objective is not None:
+            obs, next_obs = self._observed(state), self._observed(after)
             return float(self._objective(obs[None], action[None], next_obs[None])[0])
-        return float(self.model.predict(self._with_return(obs), action, memory)[-1])
+        return float(self.model.predict(state, action, memory)[-1])
 
-    def _with_return(self, obs: FloatArray, earned: float = 0.0) -> FloatArray:
-        """Return `obs` as the model sees it.
+    # The border: what comes in is checked here, once, for planner and model ------------
 
-        The return counts from the present step: in a long episode a sum from its start would
-        cost digits of the rewards to come.
+    def _checked_state(self, what: str, obs: FloatArray) -> FloatArray:
+        """Return an observation as the model sees it, or say what is wrong with it.
+
+        The return, if there is one, counts from the present step: in a long episode a sum from its
+        start would cost digits of the rewards to come.
         """
-        return np.append(obs, earned) if self.learns_reward else obs
+        array = _shaped(what, obs, self.observation_space)
+        if self.learns_reward:
+            array = np.append(array, 0.0)
+        inputs = getattr(self.model, "inputs", None)
+        if inputs is None:
+            return _all_finite(what, array)
+        checked: FloatArray = inputs.check_observation(array, what, (1,))
+        return checked
 
-    def _memory_at(self, obs: FloatArray) -> FloatArray | None:
+    def _checked_action(self, action: FloatArray) -> FloatArray:
+        array = _shaped("action", action, self.action_space)
+        inputs = getattr(self.model, "inputs", None)
+        if inputs is None:
+            return _all_finite("action", array)
+        checked: FloatArray = inputs.check_action(array, "action", (1,))
+        return checked
+
+    def _observed(self, state: FloatArray) -> FloatArray:
+        """Return the observation in what the model sees."""
+        return state[:-1] if self.learns_reward else state
+
+    # Memory ----------------------------------------------------------------------------
+
+    def _memory_at(self, state: FloatArray) -> FloatArray | None:
         """State of the model's memory now; it starts with the first step of an episode."""
         memory = getattr(self.model, "memory", None)
         if memory is None or memory.size == 0:
             return None
         if self._memory_state is not None:
             return self._memory_state
-        return np.asarray(memory.start(obs[None]))[0]
+        return np.asarray(memory.start(self._observed(state)[None]))[0]
 
     def _advanced(
-        self, memory: FloatArray | None, obs: FloatArray, action: FloatArray, next_obs: FloatArray
+        self, memory: FloatArray | None, state: FloatArray, action: FloatArray, after: FloatArray
     ) -> tuple[FloatArray | None, FloatArray | None]:
         """State of the memory a step later, and how far its commands are ahead, if it says so."""
         if memory is None:
             return None, None
         remembers = self.model.memory
-        states = remembers.advance(memory[None], obs[None], action[None], next_obs[None])
-        ahead = remembers.ahead(states, next_obs[None])[0] if hasattr(remembers, "ahead") else None
+        obs, next_obs = self._observed(state)[None], self._observed(after)[None]
+        states = remembers.advance(memory[None], obs, action[None], next_obs)
+        ahead = remembers.ahead(states, next_obs)[0] if hasattr(remembers, "ahead") else None
         return np.asarray(states)[0], ahead
+
+    # Keeping ---------------------------------------------------------------------------
 
     def evaluation_copy(self, seed: int | np.random.SeedSequence) -> Self:
         """Return an agent that acts with this one's model and learns nothing.
@@ -431,8 +442,6 @@ class PlanningAgent:
         other._memory_state = None
         other._learning = False
         return other
-
-    # Keeping ---------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
         """Write model, planner, generators, memory, counters and settings to `path`, atomically.
@@ -583,14 +592,25 @@ def _seed_pair(
     return seed, np.random.SeedSequence(seed, spawn_key=(BURSTS,))
 
 
-def _checked(what: str, value: FloatArray, space: spaces.Box) -> FloatArray:
-    """Return `value` as an array, or refuse a wrong shape, type or number."""
+def _shaped(what: str, value: FloatArray, space: spaces.Box) -> FloatArray:
+    """Return `value` as an array of numbers, or refuse a wrong shape or type."""
     array = as_numbers(value, what)
     if array.shape != space.shape:
         raise InvalidInputError(
             f"{what} is {array.dtype} of shape {array.shape}; expected numbers of shape "
             f"{space.shape}"
         )
+    return array
+
+
+def _all_finite(what: str, array: FloatArray) -> FloatArray:
     if not np.all(np.isfinite(array)):
         raise InvalidInputError(f"{what} has numbers that are not finite: {array}")
     return array
+
+
+def _finite(reward: float) -> float:
+    number = as_numbers(reward, "reward")
+    if number.shape != () or not np.isfinite(number):
+        raise InvalidInputError(f"reward is {given(reward)}; expected one finite number")
+    return float(number)

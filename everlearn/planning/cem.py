@@ -141,7 +141,7 @@ class CEMPlanner:
         model
             Imagines: ``rollout(obs, actions, memory=memory)``.
         obs
-            The present observation, ``[S]``; the model refuses one that it cannot imagine from.
+            The present observation, ``[S]``: finite, as whoever calls has checked.
         objective
             Batched reward; called once an iteration on flattened ``[N * H]`` transitions.
         memory
@@ -151,6 +151,12 @@ class CEMPlanner:
             the one before. The first is always done.
         """
         started = time.perf_counter()
+        obs = np.asarray(obs)
+        if obs.shape != model.observation_space.shape:
+            raise InvalidInputError(
+                f"cannot plan from an observation of shape {obs.shape}; expected "
+                f"{model.observation_space.shape}"
+            )
         if deadline_ms is not None:
             check_number("deadline_ms", deadline_ms, 0.0, math.inf)
         deadline = math.inf if deadline_ms is None else started + deadline_ms / 1000.0

@@ -4,10 +4,13 @@ from importlib import import_module
 from typing import Any
 
 from everlearn.registry import Registry
-from everlearn.support.errors import needs_extra
+from everlearn.support.errors import MissingExtraError
 
 MODELS: Registry[type[Any]] = Registry("world model")
-"""Config classes of world models; a model is imported when its name is asked for."""
+"""Config classes of world models; the modules of a model are imported when it is asked for.
+
+Here, below all of them, so that no model needs to know another.
+"""
 
 
 def _online() -> type[Any]:
@@ -15,8 +18,12 @@ def _online() -> type[Any]:
 
 
 def _mlp() -> type[Any]:
-    with needs_extra("the world model 'mlp'", "torch", "deep"):
+    try:
         return import_module("everlearn.deep.mlp.config").MLPConfig
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtraError("world model 'mlp' needs torch; install everlearn[deep]") from error
 
 
 MODELS.register_lazy("online", _online)

@@ -327,9 +327,9 @@ def test_for_env_refuses(attributes: dict[str, Any], options: dict[str, Any], me
 
 
 def test_unknown_options_are_named() -> None:
-    with pytest.raises(UnknownNameError, match="Did you mean 'planner.elites'"):
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'planner\.elites'"):
         OnlineAgent.for_env(Point(), goal_at(0.0, 0.0), elites=3)
-    with pytest.raises(UnknownNameError, match="Did you mean 'planner.elites'"):
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'planner\.elites'"):
         OnlineAgent.for_env(Point(), goal_at(0.0, 0.0), **{"planner.elite": 3})
     with pytest.raises(UnknownNameError, match="memory 'good'"):
         OnlineAgent.for_env(Point(), goal_at(0.0, 0.0), memory="good")

@@ -379,17 +379,12 @@ def test_candidates_of_non_finite_return_are_never_chosen(worst: float) -> None:
     assert np.isneginf(found.returns[0]).any()
 
 
-def test_an_observation_that_the_model_refuses_leaves_the_planner_as_it_was() -> None:
-    class Careful(LinearModel):
-        def rollout(
-            self, obs: FloatArray, actions: FloatArray, memory: FloatArray | None = None
-        ) -> FloatArray:
-            raise InvalidInputError("obs must be finite")
-
-    plain, plans = point_mass(), planner(1)
+@pytest.mark.parametrize("obs", [np.array([0.0, np.nan, 0.0, 0.0]), np.zeros((1, 4))])
+def test_bad_observations(obs: Any) -> None:
+    plans = planner(1)
     before = plans.state()
-    with pytest.raises(InvalidInputError, match="obs"):
-        plans.plan(Careful(plain.A, plain.B, plain.action_space), START, to_origin)
+    with pytest.raises(InvalidInputError, match="observation"):
+        plans.plan(point_mass(), obs, to_origin)
     assert_same_state(plans.state(), before)
 
 

@@ -26,9 +26,9 @@ from everlearn.deep.mlp.normaliser import Normaliser, RunningMoments
 from everlearn.interfaces import FloatArray, State, Strategy
 from everlearn.support.errors import UnknownNameError
 from everlearn.support.threads import Threads
-from everlearn.world_model.base import ImaginingModel
-from everlearn.world_model.inputs import Batch
-from everlearn.world_model.memory import CompiledMemory, Memory
+from everlearn.world_model.base import ImaginingModel, Transitions
+from everlearn.world_model.memory import Memory
+from everlearn.world_model.step_kernels import MemoryTables, Trajectories
 
 SMALLEST_INPUT = 1e-2
 """Smallest deviation of an input, in half ranges: what only trembles is not blown up."""
@@ -148,9 +148,20 @@ class MLPWorldModel(ImaginingModel):
 
         `memory` is the memory's state at `obs`. Bad input raises and changes nothing.
         """
-        observations, actions, following, states = self._checked(
-            obs, action, next_obs, memory, (1,)
-        )
+        self._learn(self._checked(obs, action, next_obs, memory, (1,)))
+
+    def learn_unchecked(
+        self,
+        obs: FloatArray,
+        action: FloatArray,
+        next_obs: FloatArray,
+        memory: FloatArray | None = None,
+    ) -> None:
+        """`learn` of a transition that was checked before: finite, ``[S]``, ``[A]``, ``[S]``."""
+        self._learn(self._transition(obs, action, next_obs, memory))
+
+    def _learn(self, transition: Transitions) -> None:
+        observations, actions, following, states = transition
         given = self.inputs.raw(observations, actions, states)
         change = following - observations
         # Whether a transition is held out is settled once: were the holdout drawn anew for every
@@ -225,32 +236,15 @@ class MLPWorldModel(ImaginingModel):
         """
         return _TaskView(self, name) if self.strategy.task_dependent else self
 
-    def _run(
-        self, states: FloatArray, actions: Batch, memory: FloatArray, compiled: CompiledMemory
-    ) -> None:
-        self._run_for(None, states, actions, memory, compiled)
+    def _run(self, trajectories: Trajectories, memory: MemoryTables) -> None:
+        self._run_for(None, trajectories, memory)
 
-    def _run_for(
-        self,
-        task: str | None,
-        states: FloatArray,
-        actions: Batch,
-        memory: FloatArray,
-        compiled: CompiledMemory,
-    ) -> None:
+    def _run_for(self, task: str | None, trajectories: Trajectories, memory: MemoryTables) -> None:
         prediction = self._prediction(task)
+        centre, multiplier = prediction.scaling
+        tables = self._step_tables(centre, multiplier, memory)
         with self._threads.limited():
-            dense.imagine(
-                states,
-                actions.astype(np.float32),
-                memory.astype(np.float32),
-                prediction.layers,
-                prediction.scaling,
-                self._limits,
-                compiled.kind,
-                compiled.whole,
-                compiled.real.astype(np.float32),
-            )
+            dense.imagine(trajectories, tables, prediction.layers)
 
     def _prediction(self, task: str | None) -> _Prediction:
         """Pack the weights that predict `task`, once between trainings."""
@@ -314,7 +308,5 @@ class _TaskView(ImaginingModel):
         """Return what predicts another task."""
         return self.model.for_task(name)
 
-    def _run(
-        self, states: FloatArray, actions: Batch, memory: FloatArray, compiled: CompiledMemory
-    ) -> None:
-        self.model._run_for(self.task, states, actions, memory, compiled)
+    def _run(self, trajectories: Trajectories, memory: MemoryTables) -> None:
+        self.model._run_for(self.task, trajectories, memory)

@@ -300,6 +300,7 @@ class SACAgent:
         meta = {
             "config": asdict(self.config),
             "strategy": self._strategy_facts(),
+            "seed": self.seed,
             "learner": learner_meta,
             "storage": storage_meta,
             "agent": {
@@ -339,6 +340,10 @@ class SACAgent:
             raise InvalidInputError(
                 f"the state was saved with strategy {meta['strategy']}, this agent has "
                 f"{self._strategy_facts()}"
+            )
+        if meta["seed"] != self.seed:
+            raise InvalidInputError(
+                f"the state was saved with seed {meta['seed']}, this agent has {self.seed}"
             )
         facts = meta["agent"]
         for name in ("steps", "episodes"):
