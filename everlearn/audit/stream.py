@@ -125,7 +125,7 @@ def read_stream(run: str | Path, steps: int | None = None) -> TransitionStream:
         count += len(arrays["actions"])
     if not episodes:
         raise InvalidInputError(
-            f"{folder} has no recorded transitions; run it without --record False"
+            f"{folder} has no recorded transitions; run it without --no-record"
         )
     stream = TransitionStream.from_episodes(folder.name, episodes)
     stream = dataclasses.replace(stream, marks=tuple(marks))

@@ -15,10 +15,14 @@ from everlearn.support.errors import InvalidInputError
 from everlearn.world_model.memory import states_along
 
 SMALL = ["--tasks", "window-close,button-press", "--episodes-per-task", "2", "--max-steps", "30"]
-SMALL += ["--evaluate-every", "0", "--evaluate-at-switches", "0", "--heldout", "0"]
+SMALL += ["--evaluation.every", "0", "--evaluation.boundary-episodes", "0"]
+SMALL += ["--evaluation.heldout", "0"]
 SMALL += ["--threads", "1", "--quiet"]
-OPTIONS = ["features=5", "candidates=10", "elites=4", "iterations=1"]
-FEATURES, MISSPELT = "features", "feature"
+OPTIONS = [
+    *("model.features=5", "planner.candidates=10"),
+    *("planner.elites=4", "planner.iterations=1"),
+]
+FEATURES, MISSPELT = "model.features", "model.feature"
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +103,7 @@ def test_the_command_writes_page_figures_and_numbers(
 def test_numbers_for_scripts_shuffled_and_without_the_leader(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    words = ["--json", "--shuffle", "--exact", "False", "--steps", "50", "--threads", "1"]
+    words = ["--json", "--shuffle", "--no-exact", "--steps", "50", "--threads", "1"]
     main(["audit", str(run), *words, "--out", str(tmp_path / "out")])
     values = json.loads(capsys.readouterr().out)
     assert values["shuffled"] is True
@@ -148,7 +152,7 @@ def test_wrong_words_get_one_line(words: list[str], right: str, capsys: pytest.C
 def test_wrong_options_and_runs_without_transitions(run: Path, tmp_path: Path):
     with pytest.raises(KeyError, match=FEATURES):
         audit_run(run, options=[f"{MISSPELT}=3"])
-    main(["run", "--agent", "random", *SMALL, "--record", "False", "--out", str(tmp_path / "run")])
+    main(["run", "--agent", "random", *SMALL, "--no-record", "--out", str(tmp_path / "run")])
     with pytest.raises(InvalidInputError, match="recorded"):
         read_stream(tmp_path / "run")
 

@@ -1,4 +1,4 @@
-"""Folders of runs with invented numbers: files alone, so that no agent and no simulator is needed."""
+"""Folders of runs with invented numbers: files alone, without agents and simulators."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def config_of(
     options: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> RunConfig:
-    """A config as a run stores it: with all settings of the agent, and what it is told and given."""
+    """A config as a run stores it: with all settings, and what the agent is told and given."""
     told = [
         word
         for word, names in (
