@@ -434,6 +434,9 @@ class List:
 
     def __call__(self) -> None:
         """Print the lists."""
+        from everlearn.registry import load_plugins
+
+        load_plugins(self.import_)
         if self.agent is not None:
             self._print_options(self.agent)
             return

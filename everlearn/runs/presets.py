@@ -176,6 +176,7 @@ def checked(config: RunConfig, options: Iterable[str] = ()) -> RunConfig:
     from everlearn.support.settings import parse_options, with_options
     from everlearn.worlds import world_named
 
+    load_plugins(config.imports)
     # Options of the config first: which sort a part has decides which options there are.
     settings = with_options(AGENTS.get(config.agent).config, config.options)
     chosen = {**config.options, **parse_options(settings, options)}
