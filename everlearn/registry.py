@@ -82,8 +82,11 @@ class Registry(Generic[T]):
 
     def name_of(self, item: object) -> str:
         """Return the name under which `item` itself is registered."""
-        for name in self._items:
-            if self.get(name) is item:
+        # What is loaded already first: a lazy component may need an extra that is missing.
+        for name, stored in sorted(
+            self._items.items(), key=lambda pair: isinstance(pair[1], _Lazy)
+        ):
+            if stored is item or (isinstance(stored, _Lazy) and self.get(name) is item):
                 return name
         raise UnknownNameError(f"{given(item)} is not registered as a {self.sort}")
 
@@ -152,7 +155,7 @@ def _import(name: str, what: str) -> None:
         sys.path.append(here)  # last, so that nothing installed is hidden by it
     try:
         importlib.import_module(name)
-    except Exception as error:  # whatever a user's module raises, the user is told
+    except (Exception, SystemExit) as error:  # whatever a user's module raises, the user is told
         raise InvalidInputError(
             f"{what} cannot be imported: {type(error).__name__}: {error}"
         ) from error
