@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from everlearn import world_model
 from everlearn.interfaces import WorldModel
 from everlearn.online import OnlineModelConfig, OnlineWorldModel
 from everlearn.online.snapshot import KIND
@@ -19,6 +20,7 @@ from everlearn.support.errors import (
     EverlearnError,
     InvalidInputError,
     MemoryLimitError,
+    MissingExtraError,
     UnknownNameError,
 )
 from everlearn.support.settings import options_of
@@ -307,6 +309,15 @@ def test_a_config_is_registered_described_and_builds_the_model() -> None:
     model = kind(features=3, bins=4).build(OBSERVATIONS, ACTIONS, seed=2, threads=1)
     assert isinstance(model, OnlineWorldModel)
     assert (model.config.features, model.seed) == (3, 2)
+
+
+def test_without_torch_the_deep_model_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ModuleNotFoundError(f"no {name}", name="torch")
+
+    monkeypatch.setattr(world_model, "import_module", missing)
+    with pytest.raises(MissingExtraError, match=r"everlearn\[deep\]"):
+        world_model._mlp()
 
 
 def test_unchecked_methods_do_the_same_with_what_was_checked() -> None:

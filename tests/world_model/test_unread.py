@@ -162,7 +162,9 @@ def test_where_it_starts_makes_no_difference_to_what_is_learned() -> None:
 
 
 def test_it_is_taken_however_large_and_nothing_clips_it() -> None:
-    space = spaces.Box(np.append(OBSERVATIONS.low, -1.0), np.append(OBSERVATIONS.high, 1.0))
+    space = spaces.Box(
+        np.append(OBSERVATIONS.low, -1.0), np.append(OBSERVATIONS.high, 1.0), dtype=np.float64
+    )
     model = OnlineWorldModel(space, ACTIONS, features=10, ridge=0.01, threads=1, unread=1)
     assert not model.warming_up
     for transition in rewarded(walk(100), start=1e6):
@@ -250,7 +252,9 @@ def test_a_model_with_a_return_comes_back_to_the_bit(memory: Memory, tmp_path: P
         model.learn(*transition)
         loaded.learn(*transition)
     assert states_equal(model.state(), loaded.state())
-    bounds = spaces.Box(np.append(OBSERVATIONS.low, -1.0), np.append(OBSERVATIONS.high, 1.0))
+    bounds = spaces.Box(
+        np.append(OBSERVATIONS.low, -1.0), np.append(OBSERVATIONS.high, 1.0), dtype=np.float64
+    )
     with pytest.raises(InvalidInputError, match="saved"):
         plain.restore(*model.state())
     if memory.size == 0:
