@@ -7,7 +7,8 @@ One imagined step of a candidate is::
     s'     = clip(s + change, low, high)                              advance_step
     m'     = advance(m, s, a, s')
 
-Arrays that travel together are named tuples, which the compiler takes apart at no cost.
+Arrays that travel together are named tuples. Their fields are taken out before a loop: within it
+every access to an array counts references.
 
 ``fastmath`` is limited to reordering and contraction. NaN and infinity keep their meaning:
 an imagined state may overflow, and then must reach the caller as NaN, not as a wild index.
@@ -162,7 +163,7 @@ def assemble_step(
     candidates, all of which multiply the same weight.
     """
     states, actions, memories = trajectories
-    centre, multiplier = tables.centre, tables.multiplier
+    centre, multiplier, remembered = tables.centre, tables.multiplier, tables.memory
     size = states.shape[2]
     action_size = actions.shape[2]
     feature = np.empty(centre.shape[0] - size - action_size, states.dtype)
@@ -177,7 +178,7 @@ def assemble_step(
         for a in range(action_size):
             i = size + a
             inputs[i, c] = (actions[n, step, a] - centre[i]) * multiplier[i]
-        memory_features(tables.memory, memories[n], states[n, step], feature)
+        memory_features(remembered, memories[n], states[n, step], feature)
         for m in range(feature.shape[0]):
             i = size + action_size + m
             inputs[i, c] = (feature[m] - centre[i]) * multiplier[i]
@@ -190,6 +191,7 @@ def advance_step(
     """Add ``change[c]`` to the states of candidates ``start + c``, and advance their memories."""
     states, actions, memories = trajectories
     low, high, smallest_change = tables.limits
+    remembered = tables.memory
     for c in range(count):
         n = start + c
         for i in range(states.shape[2]):
@@ -203,5 +205,5 @@ def advance_step(
                 value = high[i]
             states[n, step + 1, i] = value
         memory_advance(
-            tables.memory, memories[n], states[n, step], actions[n, step], states[n, step + 1]
+            remembered, memories[n], states[n, step], actions[n, step], states[n, step + 1]
         )

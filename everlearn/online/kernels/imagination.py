@@ -269,7 +269,8 @@ def predict_block(
     tuple as long as a row of weights has vectors: kernels compile for that width.
     """
     count = inputs.shape[1]
-    firsts = encoding.gates.firsts
+    gates = encoding.gates
+    firsts = gates.firsts
     change[:] = 0
     _add_grids(encoding, weights, vectors, inputs, 0, firsts[0], change)
     if firsts.shape[0] > 1:
@@ -277,7 +278,7 @@ def predict_block(
         share = np.empty(count, inputs.dtype)
         part = aligned_empty(count, weights.shape[1], weights)
         for gate in range(firsts.shape[0] - 1):
-            if not _open_gate(encoding.gates, gate, inputs, used, position, share):
+            if not _open_gate(gates, gate, inputs, used, position, share):
                 continue
             part[:] = 0
             _add_grids(encoding, weights, vectors, inputs, firsts[gate], firsts[gate + 1], part)
