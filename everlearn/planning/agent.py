@@ -496,8 +496,8 @@ class PlanningAgent:
     def from_file(cls, path: str | Path, *, threads: int | None = None) -> Self:
         """Make the agent that was saved at `path`; the file says its settings and spaces.
 
-        Call `begin_task(name, objective)` before it acts. Components of your own that it uses
-        must be registered.
+        Call `begin_task(name, objective)` before it acts; that forgets the stored plan. Components
+        of your own that it uses must be registered.
         """
         arrays, meta = load_archive(path, KIND, VERSION)
         with reading(path, "planning agent"):
