@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from everlearn.agents import AGENTS, run_episode
+from everlearn.agents import make_agent, run_episode
 from everlearn.audit.stream import read_stream
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
@@ -31,7 +31,7 @@ def solved_in(
 ) -> tuple[list[int | None], float]:
     """Steps to success of each episode, None where there was none, and seconds a step."""
     env = ContinualBenchEnv(task)
-    made = AGENTS.get(agent)(env, seed, **options)
+    made = make_agent(agent, env, seed, **options)
     model: Any = made.model  # type: ignore[attr-defined]
     stream = read_stream(run)
     learned = np.cumsum(stream.starts) <= learn

@@ -24,7 +24,7 @@ from everlearn.audit.stream import TransitionStream, read_stream
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.continual_bench.observation import BODIES
 from everlearn.online import OnlineWorldModel
-from everlearn.planning.options import OnlineOptions, build, defaults_for
+from everlearn.planning.agent import OnlineAgent
 from everlearn.runs.options import parse_options
 
 HORIZONS = (1, 5, 12)
@@ -112,9 +112,8 @@ def main() -> None:
     given = parser.parse_args()
     env = ContinualBenchEnv()
     options: dict[str, Any] = parse_options(given.agent, given.option)
-    chosen = {**defaults_for(env), **options, "seed": given.seed, "threads": 1}
     begun = time.perf_counter()
-    model = build(env, OnlineOptions.from_options(**chosen))[0]
+    model = OnlineAgent.for_env(env, seed=given.seed, threads=1, **options).model
     found, starts = errors(model, read_stream(given.run), given.cut, given.test)
     print(
         f"{given.run}: {model.steps} transitions learned, {starts} starts, {json.dumps(options)}, "

@@ -323,7 +323,7 @@ class PlanningAgent:
         state = self._checked_state("observation", obs)
         memory = self._memory_at(state)
         plan = self.planner.plan(
-            self.model,
+            _Trusting(self.model) if hasattr(self.model, "rollout_unchecked") else self.model,
             state,
             self._planned,
             memory=memory,
@@ -543,6 +543,23 @@ class PlanningAgent:
         self.steps, self.episodes = steps, episodes
         self._memory_state = state
         self.last_plan = None
+
+
+@dataclass(frozen=True)
+class _Trusting:
+    """A model as planners see it: its rollouts do not check again what the agent has checked."""
+
+    model: Any
+
+    def rollout(
+        self, obs: FloatArray, actions: FloatArray, memory: FloatArray | None = None
+    ) -> FloatArray:
+        """Imagined states, as for `WorldModel`."""
+        states: FloatArray = self.model.rollout_unchecked(obs, actions, memory)
+        return states
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
 
 
 class OnlineAgent(PlanningAgent):

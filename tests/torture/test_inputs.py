@@ -17,13 +17,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from everlearn.agents import AGENTS, OnlineOptions, run_episode
+from everlearn.agents import AGENTS, OnlineAgent, make_agent, run_episode
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.deep.mlp.config import MLPConfig
 from everlearn.deep.sac.learner import SACConfig
 from everlearn.online import OnlineWorldModel
 from everlearn.online.model import OnlineWorldModelConfig
 from everlearn.planning import CEMConfig, CEMPlanner
+from everlearn.planning.config import ObjectiveConfig
+from everlearn.planning.escape import EscapeConfig
 from everlearn.results import metrics
 from everlearn.runs.config import EvaluationSchedule, RunConfig
 from everlearn.runs.metrics_file import parse_lines
@@ -171,8 +174,8 @@ def planner() -> Target:
 
 def agent() -> Target:
     env = ContinualBenchEnv(TASK)
-    options = {"features": 8, "candidates": 8, "elites": 3, "horizon": 3, "iterations": 1}
-    agent = AGENTS.get("oa")(env, 0, **options, threads=1)
+    planner = {"candidates": 8, "elites": 3, "horizon": 3, "iterations": 1}
+    agent = OnlineAgent.for_env(env, model={"features": 8}, planner=planner, threads=1)
     agent.begin_task(TASK, TASKS.get(TASK).objective())
     run_episode(agent, env, max_steps=5)
     obs, action = np.array(env.get_state().observation), np.zeros(4)
@@ -199,8 +202,7 @@ def agent() -> Target:
 
 def model_free_agent() -> Target:
     env = ContinualBenchEnv(TASK)
-    options = {"hidden": 6, "batch": 4, "warm_up": 3, "threads": 1}
-    agent = AGENTS.get("sac-coreset")(env, 0, **options)
+    agent: Any = make_agent("sac-coreset", env, 0, hidden=6, batch=4, warm_up=3)
     run_episode(agent, env, max_steps=5)
     obs, action = np.array(env.get_state().observation), np.zeros(4)
     good = {"obs": obs, "action": action, "next_obs": obs, "reward": 0.0, "terminated": False}
@@ -222,6 +224,12 @@ def model_free_agent() -> Target:
     return Target(call, places, look)
 
 
+def _plain_fields(config: Any) -> dict[str, Any]:
+    """Settings of a config that are not configs themselves."""
+    names = [item.name for item in dataclasses.fields(config) if item.name != "strategy"]
+    return {name: getattr(config, name) for name in names}
+
+
 def configs() -> Target:
     plain = {
         "run": (RunConfig, json.loads(RunConfig().to_json())),
@@ -230,8 +238,10 @@ def configs() -> Target:
         "resources": (Resources, dataclasses.asdict(Resources())),
         "cem": (CEMConfig, dataclasses.asdict(CEMConfig())),
         "model": (OnlineWorldModelConfig, dataclasses.asdict(OnlineWorldModelConfig())),
-        "soft actor-critic": (SACConfig, dataclasses.asdict(SACConfig())),
-        "online": (OnlineOptions, {"seed": 0, "memory": "auto", "planner": "cem"}),
+        "soft actor-critic": (SACConfig, _plain_fields(SACConfig())),
+        "network": (MLPConfig, _plain_fields(MLPConfig())),
+        "escape": (EscapeConfig, dataclasses.asdict(EscapeConfig())),
+        "objective": (ObjectiveConfig, dataclasses.asdict(ObjectiveConfig())),
     }
 
     def call(place: str, bad: Any) -> object:
@@ -254,8 +264,8 @@ def words() -> Target:
         "register": lambda bad: AGENTS.register(bad, AGENTS.get("oa")),
         "unregister": AGENTS.unregister,
         "options": lambda bad: parse_options("oa", [bad]),
-        "known option": lambda bad: parse_options("oa", [f"ridge={bad}"]),
-        "checked option": lambda bad: check_options("oa", {"features": bad}),
+        "known option": lambda bad: parse_options("oa", [f"model.ridge={bad}"]),
+        "checked option": lambda bad: check_options("oa", {"model.features": bad}),
         "unknown option": lambda bad: check_options("oa", {bad: 1}),
         "seeds": parse_seeds,
         "json": RunConfig.from_json,
