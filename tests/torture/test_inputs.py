@@ -22,8 +22,7 @@ from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.deep.mlp.config import MLPConfig
 from everlearn.deep.sac.learner import SACConfig
-from everlearn.online import OnlineWorldModel
-from everlearn.online.model import OnlineWorldModelConfig
+from everlearn.online import OnlineModelConfig, OnlineWorldModel
 from everlearn.planning import CEMConfig, CEMPlanner
 from everlearn.planning.config import ObjectiveConfig
 from everlearn.planning.escape import EscapeConfig
@@ -104,7 +103,6 @@ def model_methods() -> Target:
         "learn": {"obs": obs, "action": action, "next_obs": following, "memory": None},
         "predict": {"obs": obs, "action": action, "memory": None},
         "encode": {"obs": obs, "action": action, "memory": None},
-        "refine": {"obs": obs, "action": action, "memory": None},
         "rollout": {"obs": obs, "actions": np.zeros((3, 4, 2)), "memory": None},
         "learn_batch": {
             "obs": np.zeros((5, 3)),
@@ -237,7 +235,7 @@ def configs() -> Target:
         "state": (RunState, dataclasses.asdict(RunState())),
         "resources": (Resources, dataclasses.asdict(Resources())),
         "cem": (CEMConfig, dataclasses.asdict(CEMConfig())),
-        "model": (OnlineWorldModelConfig, dataclasses.asdict(OnlineWorldModelConfig())),
+        "model": (OnlineModelConfig, dataclasses.asdict(OnlineModelConfig())),
         "soft actor-critic": (SACConfig, _plain_fields(SACConfig())),
         "network": (MLPConfig, _plain_fields(MLPConfig())),
         "escape": (EscapeConfig, dataclasses.asdict(EscapeConfig())),
