@@ -314,14 +314,25 @@ Measure = Literal["success", "return"]
 class World(Protocol):
     """What can be run: tasks, how to make the environment of one, and what is measured."""
 
-    name: str
-    """As commands and configs call it, such as ``continual-bench`` or ``gym:Pendulum-v1``."""
-    tasks: tuple[str, ...]
-    """Names of the tasks, in the order in which they are learned if nobody says another."""
-    measure: Measure
-    """``success``: environments say ``info["success"]``; ``return``: they do not."""
-    max_steps: int
-    """Longest episode."""
+    @property
+    def name(self) -> str:
+        """As commands and configs call it: ``continual-bench``, ``gym:Pendulum-v1``."""
+        ...
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the tasks, in the order in which they are learned if nobody says another."""
+        ...
+
+    @property
+    def measure(self) -> Measure:
+        """``success``: environments say ``info["success"]``; ``return``: they do not."""
+        ...
+
+    @property
+    def max_steps(self) -> int:
+        """Longest episode."""
+        ...
 
     def make(
         self, task: str, *, reset_noise: float = 0.0, render_mode: str | None = None

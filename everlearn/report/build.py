@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from everlearn.report.content import Report, StudyReport
-from everlearn.report.figures import Drawing, draw_study
-from everlearn.report.page import write_page
+from everlearn.report.page import PAGE, page
 from everlearn.report.tables import score_rows, to_csv, to_latex, to_markdown
 from everlearn.report.videos import FOLDER, find_videos, make_videos
 from everlearn.results.statistics import Resampling
-from everlearn.runs.folder import Notify, storing, write_text
+from everlearn.runs.metrics_file import Notify, storing
 from everlearn.support.errors import InvalidInputError
+from everlearn.support.files import write_text
 from everlearn.support.plotting import save_figure
+
+if TYPE_CHECKING:
+    from everlearn.report.figures import Drawing
 
 SUMMARY = "summary.json"
 
@@ -50,24 +54,27 @@ def write_report(
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / SUMMARY, json.dumps(report.to_json(), indent=2) + "\n")
         drawings = [
-            _write_study(part, study_folder(folder, place), report.resampling)
-            for place, part in enumerate(report.studies)
+            _write_study(part, study_folder(folder, number), report.resampling)
+            for number, part in enumerate(report.studies)
         ]
-        found = []
+        films = []
         for part in report.studies:
-            looked = [run.folder / FOLDER for method in part.study.methods for run in method.runs]
-            looked += [videos] if videos is not None else []
-            looked += make_videos(part.study, folder, notify) if film else []
-            found.append(find_videos(looked, part.study.protocol.names))
-        return write_page(report, drawings, found, folder)
+            searched = [run.folder / FOLDER for method in part.study.methods for run in method.runs]
+            searched += [videos] if videos is not None else []
+            searched += make_videos(part.study, folder, notify) if film else []
+            films.append(find_videos(searched, part.study.protocol.names))
+        write_text(folder / PAGE, page(report, drawings, films))
+    return folder / PAGE
 
 
-def study_folder(out: Path, place: int) -> Path:
+def study_folder(out: Path, number: int) -> Path:
     """Folder of a study: the first and largest is at the top."""
-    return out if place == 0 else out / f"study-{place + 1}"
+    return out if number == 0 else out / f"study-{number + 1}"
 
 
 def _write_study(part: StudyReport, folder: Path, resampling: Resampling) -> list[Drawing]:
+    from everlearn.report.figures import draw_study  # loads matplotlib
+
     for name in ("figures", "tables", "data"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     drawings = draw_study(part.study, part.curves, resampling)

@@ -1,4 +1,4 @@
-"""What is drawn across methods: ablations of a setting, speed, and what regret is."""
+"""What is said across methods: two sets of runs, ablations of a setting, speed, what regret is."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ import numpy as np
 from everlearn.report.curves import joined
 from everlearn.results import metrics
 from everlearn.results.methods import Method, Study
-from everlearn.results.records import RunRecord
-from everlearn.results.statistics import Estimate, Floats, Resampling, estimate
-from everlearn.results.summary import periods
+from everlearn.results.read import RunRecord
+from everlearn.results.statistics import (
+    Estimate,
+    Floats,
+    Resampling,
+    difference_interval,
+    estimate,
+)
+from everlearn.results.summary import Metric, periods
 
 BUDGET, BINS = "capacity", "bins"
 ABLATIONS = {
@@ -31,6 +37,67 @@ ABLATIONS = {
     ),
 }
 """Settings whose ablation the paper shows: title, axis and caption."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """How a metric of a method differs between two sets.
+
+    Attributes
+    ----------
+    method, metric
+        Which.
+    before, after
+        Means over the finished runs of the first and of the second set.
+    low, high
+        95 % interval of the difference of the means, stratified by task.
+    runs
+        Finished runs in the first and in the second set.
+    """
+
+    method: str
+    metric: Metric
+    before: float
+    after: float
+    low: float
+    high: float
+    runs: tuple[int, int]
+
+    @property
+    def difference(self) -> float:
+        """Second minus first."""
+        return self.after - self.before
+
+    @property
+    def verdict(self) -> str:
+        """Say in words whether the difference is one."""
+        if math.isnan(self.low):
+            return "too few seeds"
+        if self.low <= 0 <= self.high:
+            return "no clear difference"
+        return "better" if (self.difference > 0) == (self.metric.better == "up") else "worse"
+
+
+def changes(study: Study, first: str, second: str, resampling: Resampling) -> list[Change]:
+    """Compare the methods that both sets have; `first` and `second` are their names."""
+    sides: dict[str, dict[str, Method]] = {first: {}, second: {}}
+    for method in study.methods:
+        origin = method.runs[0].origin
+        if origin in sides:
+            sides[origin][method.label.removeprefix(f"{origin}: ")] = method
+    compared = []
+    for label, before in sides[first].items():
+        after = sides[second].get(label)
+        if after is None:
+            continue
+        for metric in study.protocol.metrics:
+            one, two = (np.array(method.score_rows(metric)) for method in (before, after))
+            if not one.size or not two.size or one.shape[1] != two.shape[1]:
+                continue  # not said, or of other tasks, as transfer where runs alone are missing
+            low, high = difference_interval(one, two, resampling)
+            means = float(one.mean()), float(two.mean())
+            compared.append(Change(label, metric, *means, low, high, (len(one), len(two))))
+    return compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,38 +126,44 @@ class Ablation:
 
 def ablations(study: Study, setting: str, resampling: Resampling) -> list[Ablation]:
     """Return every agent of which at least two methods differ by this one setting."""
-    families: dict[tuple[str, str], list[Method]] = {}
+    families: dict[tuple[str, str], dict[float, Method]] = {}
     for method in study.methods:
-        value = method.settings.get(setting)
+        path = method.path_of(setting)
+        value = None if path is None else method.settings[path]
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            rest = {name: held for name, held in method.settings.items() if name != setting}
-            families.setdefault((method.agent, repr(sorted(rest.items()))), []).append(method)
-    found = []
-    for (agent, _), methods in families.items():
-        if len(methods) < 2:
+            rest = {name: held for name, held in method.settings.items() if name != path}
+            origin = method.runs[0].origin
+            agent = f"{origin}: {method.agent}" if origin else method.agent
+            family = families.setdefault((agent, repr(sorted(rest.items()))), {})
+            family[float(value)] = method
+    performance = study.protocol.performance
+    drawn = []
+    for (agent, _), by_value in families.items():
+        if len(by_value) < 2:
             continue
-        methods.sort(key=lambda method: float(method.settings[setting]))
-        found.append(
+        values = tuple(sorted(by_value))
+        methods = tuple(by_value[value] for value in values)
+        drawn.append(
             Ablation(
                 setting,
                 agent,
-                tuple(methods),
-                tuple(float(method.settings[setting]) for method in methods),
-                tuple(m.estimate("average_performance", resampling) for m in methods),
-                tuple(estimate(_last_utilization(m), resampling) for m in methods),
+                methods,
+                values,
+                tuple(method.estimate(performance, resampling) for method in methods),
+                tuple(estimate(_last_utilization(method), resampling) for method in methods),
             )
         )
-    return found
+    return drawn
 
 
 def references(study: Study, setting: str, resampling: Resampling) -> dict[str, Estimate]:
     """Return the final performance of the methods without the setting, by label."""
-    return {
-        method.label: found
+    known = {
+        method.label: method.estimate(study.protocol.performance, resampling)
         for method in study.methods
-        if setting not in method.settings
-        and (found := method.estimate("average_performance", resampling)).runs
+        if method.path_of(setting) is None
     }
+    return {label: value for label, value in known.items() if value.runs}
 
 
 def _last_utilization(method: Method) -> Floats:
@@ -122,19 +195,19 @@ class Speed:
 
 def speeds(study: Study, resampling: Resampling) -> Mapping[str, Speed]:
     """Speed of every method, by its label."""
-    found = {}
+    by_label = {}
     for method in study.methods:
         timed = [run for run in method.runs if run.training_seconds > 0]
-        whole = [run for run in timed if run.finished]
-        evaluated = [run for run in whole if not math.isnan(run.evaluation_seconds)]
+        finished = [run for run in timed if run.finished]
+        evaluated = [run for run in finished if not math.isnan(run.evaluation_seconds)]
         threads = sorted({run.config.threads or 0 for run in method.runs})
-        found[method.label] = Speed(
+        by_label[method.label] = Speed(
             _over([run.steps / run.training_seconds for run in timed], resampling),
-            _over([run.training_seconds / 3600 for run in whole], resampling),
+            _over([run.training_seconds / 3600 for run in finished], resampling),
             _over([run.evaluation_seconds / 3600 for run in evaluated], resampling),
             ", ".join(str(number) if number else "?" for number in threads),
         )
-    return found
+    return by_label
 
 
 def _over(values: list[float], resampling: Resampling) -> Estimate:
@@ -166,21 +239,22 @@ class RegretArea:
 
 def regret_areas(study: Study) -> list[RegretArea]:
     """Return the area of every method with finished runs whose evaluations are all there."""
-    found = []
+    if study.protocol.measure != "success":
+        return []  # there is no best return to compare with
+    areas = []
     for method in study.methods:
         lines = [_online_performance(run) for run in method.complete]
-        whole = [line for line in lines if line is not None]
-        if not whole:
+        complete = [line for line in lines if line is not None]
+        if not complete:
             continue
         # Switches have two values at one time, so runs are put together period by period.
-        parts = list(zip(*whole, strict=True))
-        merged = [joined_period(list(part)) for part in parts]
+        merged = [joined_period(list(part)) for part in zip(*complete, strict=True)]
         episodes = np.concatenate([when for when, _ in merged])
         performance = np.concatenate([values for _, values in merged])
         area = sum(float(np.trapezoid(1 - values, when)) for when, values in merged)
         regret = area / study.protocol.episodes
-        found.append(RegretArea(method.label, episodes, performance, regret, len(whole)))
-    return found
+        areas.append(RegretArea(method.label, episodes, performance, regret, len(complete)))
+    return areas
 
 
 def joined_period(lines: list[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
@@ -193,11 +267,10 @@ def joined_period(lines: list[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
 def _online_performance(run: RunRecord) -> list[tuple[Floats, Floats]] | None:
     """Success rate of the task at hand, period by period; None if one was never evaluated."""
     table = run.evaluations
-    steps = run.columns["episode"]["step"]
-    found = []
-    for part in periods(run.config, steps, by_steps=False):
-        line = metrics.performance_in(table.episodes, table.p, part)
+    lines = []
+    for span in periods(run.config, run.episode_column("step"), by_steps=False):
+        line = metrics.performance_in(table.episodes, table.values, span)
         if line is None:
             return None
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines

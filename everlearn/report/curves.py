@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from everlearn.results import metrics
 from everlearn.results.methods import Method, Study
-from everlearn.results.records import RunRecord
+from everlearn.results.read import RunRecord
 from everlearn.results.statistics import Floats, Resampling, column_estimates, estimate
-from everlearn.runs.schedule import seen_tasks
 
 FIELDS = ("mean", "standard_error", "middle", "low", "high", "runs")
 """Of a curve at every point, as `statistics.Estimate` has them."""
 
 Series = tuple[npt.NDArray[np.int64], Floats]
-"""When, in training episodes, and what: a run's points."""
+"""When, in training episodes or environment steps, and what: a run's points."""
+
+GRID = 100
+"""Points of a curve over steps where the episodes of the runs differ in length."""
+
+OWN_PERIOD = (
+    "Shaded: the episodes in which the task itself is learned; points before them are of an agent "
+    "that never trained on it."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +41,8 @@ class Curve:
         The task, or an empty word where there is one panel.
     runs
         Runs of the method; points that fewer have are drawn as such.
-    episodes
-        When, ``[W]``.
+    times
+        When, ``[W]``, in the unit of the figure.
     values
         The fields of `statistics.Estimate` at every point, ``[W]`` each.
     """
@@ -42,7 +50,7 @@ class Curve:
     method: str
     panel: str
     runs: int
-    episodes: npt.NDArray[np.int64]
+    times: npt.NDArray[np.int64]
     values: dict[str, Floats]
 
 
@@ -61,7 +69,9 @@ class CurveFigure:
     percent
         Whether values are shares, drawn from 0 to 100 %.
     logarithmic
-        Whether the axis is.
+        Whether the vertical axis is.
+    unit
+        Of time: ``episode`` of training, or ``step`` of the environment.
     """
 
     name: str
@@ -72,20 +82,30 @@ class CurveFigure:
     curves: tuple[Curve, ...]
     percent: bool = True
     logarithmic: bool = False
+    unit: Literal["episode", "step"] = "episode"
+
+    @property
+    def x(self) -> str:
+        """Name of the horizontal axis."""
+        return "training episodes" if self.unit == "episode" else "environment steps"
 
 
 def curve_figures(study: Study, resampling: Resampling) -> list[CurveFigure]:
     """All figures over time for which the runs have something to show."""
-    tasks = study.protocol.names
-    figures = [
+    by_measure = _success_figures if study.protocol.measure == "success" else _return_figures
+    figures = by_measure(study, resampling) + _model_figures(study, resampling)
+    return [figure for figure in figures if figure.curves]
+
+
+def _success_figures(study: Study, resampling: Resampling) -> list[CurveFigure]:
+    return [
         CurveFigure(
             "success",
             "Success of each task along training",
             "success rate",
-            "Success rate in evaluation episodes, with learning off. Shaded: the episodes in which "
-            "the task itself is learned.",
-            tasks,
-            _by_task(study, resampling, _success),
+            f"Success rate in evaluation episodes, with learning off. {OWN_PERIOD}",
+            study.protocol.names,
+            _by_task(study, resampling, _evaluated),
         ),
         CurveFigure(
             "average-performance",
@@ -94,7 +114,7 @@ def curve_figures(study: Study, resampling: Resampling) -> list[CurveFigure]:
             "Mean success rate of the tasks seen so far, times their share of all tasks, as in the "
             "paper. Dashed lines: another task begins.",
             ("",),
-            tuple(filter(None, (_performance(method, resampling) for method in study.methods))),
+            _average(study, resampling, scaled=True),
         ),
         CurveFigure(
             "regret",
@@ -105,6 +125,48 @@ def curve_figures(study: Study, resampling: Resampling) -> list[CurveFigure]:
             ("",),
             _at_once(study, resampling, _regret),
         ),
+    ]
+
+
+def _return_figures(study: Study, resampling: Resampling) -> list[CurveFigure]:
+    tasks = study.protocol.names
+    curves = (_over_steps(method, task, resampling) for task in tasks for method in study.methods)
+    return [
+        CurveFigure(
+            "training-return",
+            "Returns in training",
+            "return of an episode",
+            "Return of each training episode, exploration included, over environment steps. Where "
+            "episodes differ in length, runs are joined by straight lines between their episodes.",
+            tasks,
+            tuple(filter(None, curves)),
+            percent=False,
+            unit="step",
+        ),
+        CurveFigure(
+            "return",
+            "Return of each task along training",
+            "mean return",
+            f"Mean return of evaluation episodes, with learning off. {OWN_PERIOD}",
+            tasks,
+            _by_task(study, resampling, _evaluated),
+            percent=False,
+        ),
+        CurveFigure(
+            "average-return",
+            "Average return",
+            "mean over seen tasks",
+            "Mean return in evaluation of the tasks seen so far. Dashed lines: another task "
+            "begins.",
+            ("",),
+            _average(study, resampling, scaled=False),
+            percent=False,
+        ),
+    ]
+
+
+def _model_figures(study: Study, resampling: Resampling) -> list[CurveFigure]:
+    figures = [
         CurveFigure(
             "utilization",
             "Model utilization",
@@ -113,7 +175,7 @@ def curve_figures(study: Study, resampling: Resampling) -> list[CurveFigure]:
             "no such number.",
             ("",),
             _at_once(study, resampling, _utilization),
-        ),
+        )
     ]
     for steps, column in ((1, "error_one_step"), (15, "error_15_steps")):
         ahead = "one step" if steps == 1 else f"{steps} steps"
@@ -124,36 +186,40 @@ def curve_figures(study: Study, resampling: Resampling) -> list[CurveFigure]:
                 "mean squared error",
                 "On fixed transitions of each task that no run learns from. Shaded: the episodes "
                 "in which the task itself is learned.",
-                tasks,
+                study.protocol.names,
                 _by_task(study, resampling, _model_column(column)),
                 percent=False,
                 logarithmic=True,
             )
         )
-    return [figure for figure in figures if figure.curves]
+    return figures
 
 
 def joined(series: list[Series]) -> tuple[npt.NDArray[np.int64], Floats]:
-    """Put runs on one axis: ``[W]`` episodes and ``[runs, W]`` values, NaN where one has none."""
-    episodes = np.unique(np.concatenate([when for when, _ in series] or [np.zeros(0, int)]))
-    table = np.full((len(series), len(episodes)), np.nan)
+    """Put runs on one axis: ``[W]`` times and ``[runs, W]`` values, NaN where one has none."""
+    times = np.unique(np.concatenate([when for when, _ in series] or [np.zeros(0, int)]))
+    table = np.full((len(series), len(times)), np.nan)
     for row, (when, values) in zip(table, series, strict=True):
-        row[np.searchsorted(episodes, when)] = values
-    return episodes.astype(np.int64), table
+        row[np.searchsorted(times, when)] = values
+    return times.astype(np.int64), table
 
 
-def _success(run: RunRecord, task: str) -> Series:
+def _evaluated(run: RunRecord, task: str) -> Series:
     table = run.evaluations
-    values = table.p[:, table.tasks.index(task)]
-    there = ~np.isnan(values)
-    return table.episodes[there].astype(np.int64), values[there]
+    return _present(table.episodes, table.values[:, table.tasks.index(task)])
 
 
 def _regret(run: RunRecord, _: str) -> Series:
-    columns = run.columns["episode"]
-    if not columns:
+    return _present(
+        run.episode_column("episode"), metrics.regret_curve(run.episode_column("success"))
+    )
+
+
+def _training_returns(run: RunRecord, task: str) -> Series:
+    rows = run.episode_column("task") == task
+    if "return" not in run.columns["episode"] or not np.any(rows):
         return np.zeros(0, np.int64), np.zeros(0)
-    return columns["episode"], metrics.regret_curve(columns["success"])
+    return _present(run.episode_column("step")[rows], run.episode_column("return")[rows])
 
 
 def _utilization(run: RunRecord, _: str) -> Series:
@@ -176,9 +242,10 @@ def _model_column(name: str) -> Callable[[RunRecord, str], Series]:
     return series
 
 
-def _present(when: npt.NDArray[np.int64], values: Floats) -> Series:
-    there = ~np.isnan(values.astype(np.float64))
-    return when[there].astype(np.int64), values[there].astype(np.float64)
+def _present(when: npt.NDArray[np.generic], values: npt.NDArray[np.generic]) -> Series:
+    numbers = values.astype(np.float64)
+    known = ~np.isnan(numbers)
+    return when[known].astype(np.int64), numbers[known]
 
 
 def _by_task(
@@ -205,31 +272,50 @@ def _curve(
     series: Callable[[RunRecord, str], Series],
     resampling: Resampling,
 ) -> Curve | None:
-    episodes, table = joined([series(run, panel) for run in method.runs])
-    if not len(episodes):
+    times, table = joined([series(run, panel) for run in method.runs])
+    if not len(times):
         return None
     values = column_estimates(table, resampling)
-    return Curve(method.label, panel, len(method.runs), episodes, values)
+    return Curve(method.label, panel, len(method.runs), times, values)
 
 
-def _performance(method: Method, resampling: Resampling) -> Curve | None:
-    """Average performance, scaled by the share of tasks seen; intervals are over tasks too."""
+def _over_steps(method: Method, task: str, resampling: Resampling) -> Curve | None:
+    """Training returns over steps; on a common grid where the episodes of runs do not coincide."""
+    series = [_training_returns(run, task) for run in method.runs]
+    times, table = joined(series)
+    if not len(times):
+        return None
+    if len(times) > max(len(when) for when, _ in series):  # not those of the longest run
+        times = np.unique(np.linspace(times[0], times[-1], GRID + 1).astype(np.int64))
+        table = np.array(
+            [np.interp(times, *one, left=np.nan, right=np.nan) for one in series if len(one[0])]
+        )
+    values = column_estimates(table, resampling)
+    return Curve(method.label, task, len(method.runs), times, values)
+
+
+def _average(study: Study, resampling: Resampling, scaled: bool) -> tuple[Curve, ...]:
+    curves = (_average_curve(method, resampling, scaled) for method in study.methods)
+    return tuple(filter(None, curves))
+
+
+def _average_curve(method: Method, resampling: Resampling, scaled: bool) -> Curve | None:
+    """Mean over the tasks seen, scaled by their share of all; intervals are over tasks too."""
     points: dict[int, list[Floats]] = {}
     for run in method.runs:
-        for when, rates in zip(run.evaluations.episodes, run.evaluations.p, strict=True):
-            seen = len(seen_tasks(run.config, int(when)))
-            if not np.isnan(rates[:seen]).any():  # a mean of other tasks would be another number
-                points.setdefault(int(when), []).append(rates[:seen])
+        table = run.evaluations
+        for when, row, seen in zip(table.episodes, table.values, table.seen, strict=True):
+            # A mean of other tasks would be another number.
+            if seen.any() and not np.isnan(row[seen]).any():
+                points.setdefault(int(when), []).append(row[seen])
     if not points:
         return None
     rows = []
     for when in sorted(points):
-        found = estimate(np.array(points[when]), resampling)
-        share = len(points[when][0]) / len(method.runs[0].evaluations.tasks)
-        scaled = (found.mean, found.standard_error, found.middle, found.low, found.high)
-        rows.append([*(value * share for value in scaled), found.runs])
+        values = estimate(np.array(points[when]), resampling)
+        share = len(points[when][0]) / len(method.runs[0].evaluations.tasks) if scaled else 1.0
+        fields = (values.mean, values.standard_error, values.middle, values.low, values.high)
+        rows.append([*(value * share for value in fields), values.runs])
     columns = np.array(rows, dtype=np.float64).T
-    episodes = np.array(sorted(points), dtype=np.int64)
-    return Curve(
-        method.label, "", len(method.runs), episodes, dict(zip(FIELDS, columns, strict=True))
-    )
+    times = np.array(sorted(points), dtype=np.int64)
+    return Curve(method.label, "", len(method.runs), times, dict(zip(FIELDS, columns, strict=True)))

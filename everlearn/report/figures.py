@@ -62,21 +62,21 @@ def draw_study(
 ) -> list[Drawing]:
     """Draw everything that the runs of a study have to show; `curves` are theirs over time."""
     styles = study.styles
-    found = [_draw_curves(figure, study, styles) for figure in curves]
+    drawings = [_draw_curves(figure, study, styles) for figure in curves]
     main = {method.label for method in study.main}
     areas = [area for area in regret_areas(study) if area.method in main]
     if areas:
-        found.append(_draw_areas(areas, study, styles))
+        drawings.append(_draw_areas(areas, study, styles))
     for setting in (BUDGET, BINS):
         families = ablations(study, setting, resampling)
         if families:
             known = references(study, setting, resampling)
             others = {label: one for label, one in known.items() if label in main}
-            found.append(_draw_ablation(families, others, styles))
+            drawings.append(_draw_ablation(study, families, others, styles))
     timed = speeds(study, resampling)
     if any(speed.steps_per_second.runs for speed in timed.values()):
-        found.append(_draw_speeds(timed, styles))
-    return found
+        drawings.append(_draw_speeds(timed, styles))
+    return drawings
 
 
 def _draw_curves(spec: CurveFigure, study: Study, styles: Mapping[str, LineStyle]) -> Drawing:
@@ -92,14 +92,16 @@ def _draw_curves(spec: CurveFigure, study: Study, styles: Mapping[str, LineStyle
     elif len(drawn) < len(spec.curves):
         caption += " Variations of settings are on the page and in the CSV file."
     for axes, panel in zip(panels, spec.panels, strict=False):
-        _mark_periods(axes, study, panel)
+        if spec.unit == "episode":
+            _mark_periods(axes, study, panel)
+            axes.set_xlim(0, study.protocol.episodes)
         for curve in drawn:
             if curve.panel == panel:
                 _draw_curve(axes, curve, styles[curve.method])
         _finish(axes, spec.percent, spec.logarithmic)
-        axes.set_xlim(0, study.protocol.episodes)
-        label_axes(axes, "training episodes", spec.y, panel or spec.title, legend=False)
-        axes.label_outer()
+        label_axes(axes, spec.x, spec.y, panel or spec.title, legend=False)
+        if spec.percent or spec.logarithmic:  # all panels have one scale
+            axes.label_outer()
     for axes in panels[len(spec.panels) :]:
         axes.set_axis_off()
     if spec.logarithmic:
@@ -107,22 +109,22 @@ def _draw_curves(spec: CurveFigure, study: Study, styles: Mapping[str, LineStyle
         for axes in panels[: len(spec.panels)]:
             axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
     _share_legend(figure, {curve.method for curve in drawn}, study, styles)
-    numbers = [row for curve in spec.curves for row in _curve_rows(curve, spec.panels)]
+    numbers = [row for curve in spec.curves for row in _curve_rows(curve, spec)]
     return Drawing(spec.name, spec.title, caption, figure, numbers)
 
 
 def _draw_curve(axes: Axes, curve: Curve, style: LineStyle) -> None:
-    x, mean, error = curve.episodes, curve.values["mean"], curve.values["standard_error"]
-    whole = curve.values["runs"] == curve.runs
+    x, mean, error = curve.times, curve.values["mean"], curve.values["standard_error"]
+    all_runs = curve.values["runs"] == curve.runs
     # A segment is solid if both its ends have every run.
-    solid = np.where(whole, mean, np.nan)
+    solid = np.where(all_runs, mean, np.nan)
     axes.plot(x, solid, style.dash, color=style.color, lw=1.4)
     first, every = style.marked(len(x))
     axes.plot(x[first::every], mean[first::every], style.marker, color=style.color, ms=3.2, mew=0)
-    if not whole.all():
-        partial = ~whole
-        partial[:-1] |= ~whole[1:]
-        partial[1:] |= ~whole[:-1]
+    if not all_runs.all():
+        partial = ~all_runs
+        partial[:-1] |= ~all_runs[1:]
+        partial[1:] |= ~all_runs[:-1]
         axes.plot(x, np.where(partial, mean, np.nan), ":", color=style.color, lw=1.2)
     axes.fill_between(x, mean - error, mean + error, color=style.color, alpha=0.16, lw=0)
 
@@ -132,8 +134,8 @@ def _mark_periods(axes: Axes, study: Study, task: str) -> None:
     for start, end in protocol.periods(task) if task else ():
         axes.axvspan(start, end, color=SHADE, zorder=0, lw=0)
     if not task:
-        for place in range(1, len(protocol.tasks)):
-            at = place * protocol.episodes_per_task
+        for entry in range(1, len(protocol.tasks)):
+            at = entry * protocol.episodes_per_task
             axes.axvline(at, color="#C9CCD1", ls="--", lw=0.8, zorder=0)
 
 
@@ -183,13 +185,13 @@ def _legend_below(figure: Figure, handles: list[Any]) -> None:
     )
 
 
-def _curve_rows(curve: Curve, panels: tuple[str, ...]) -> Iterable[Row]:
-    for place, episode in enumerate(curve.episodes):
+def _curve_rows(curve: Curve, spec: CurveFigure) -> Iterable[Row]:
+    for index, time in enumerate(curve.times):
         row: Row = {"method": curve.method}
-        if panels != ("",):
+        if spec.panels != ("",):
             row["task"] = curve.panel
-        row |= {"episode": int(episode), "seeds": curve.runs}
-        yield row | {name: float(curve.values[name][place]) for name in FIELDS}
+        row |= {spec.unit: int(time), "seeds": curve.runs}
+        yield row | {name: float(curve.values[name][index]) for name in FIELDS}
 
 
 def _draw_areas(areas: list[RegretArea], study: Study, styles: Mapping[str, LineStyle]) -> Drawing:
@@ -223,28 +225,33 @@ def _draw_areas(areas: list[RegretArea], study: Study, styles: Mapping[str, Line
 
 
 def _draw_ablation(
-    families: list[Ablation], others: Mapping[str, Estimate], styles: Mapping[str, LineStyle]
+    study: Study,
+    families: list[Ablation],
+    others: Mapping[str, Estimate],
+    styles: Mapping[str, LineStyle],
 ) -> Drawing:
     setting = families[0].setting
+    performance, percent = study.protocol.performance, study.protocol.measure == "success"
     title, x, caption = ABLATIONS[setting]
-    two = any(found.runs for family in families for found in family.utilization)
+    two = any(values.runs for family in families for values in family.utilization)
     figure, panels = new_figure(1, 1 + two, *((4.4, 3.4) if two else (5.6, 4.2)))
     rows: list[Row] = []
     for family in families:
         style = _family_style(family, styles)
-        rows += _draw_values(panels[0], family, family.performance, style, "average_performance")
+        rows += _draw_values(panels[0], family, family.performance, style, performance.name)
         if two:
             rows += _draw_values(panels[1], family, family.utilization, style, "utilization")
     if setting == BUDGET:
-        for label, found in others.items():
-            _draw_across(panels[0], found.mean, styles[label], f"{label} (n={found.runs})")
+        for label, other in others.items():
+            _draw_across(panels[0], other.mean, styles[label], f"{label} (n={other.runs})")
             rows.append(
-                {"agent": label, "setting": "", "value": "", "metric": "average_performance"}
-                | _estimate_row(found)
+                {"agent": label, "setting": "", "value": "", "metric": performance.name}
+                | _estimate_row(other)
             )
     values = sorted({value for family in families for value in family.values})
-    for axes, y in zip(panels, ("final average performance", "cells ever active"), strict=False):
-        _finish(axes, percent=True, logarithmic=False)
+    final = "final average performance" if percent else "final average return"
+    for axes, y, shares in zip(panels, (final, "cells ever active"), (percent, True), strict=False):
+        _finish(axes, percent=shares, logarithmic=False)
         if setting == BUDGET:
             axes.set_xscale("log")
         axes.set_xticks(values, [f"{value:g}" for value in values])
@@ -265,9 +272,9 @@ def _family_style(family: Ablation, styles: Mapping[str, LineStyle]) -> LineStyl
 
 
 def _draw_across(axes: Axes, value: float, style: LineStyle, label: str) -> None:
-    """Draw a value that does not depend on the axis, with two markers at places of its own."""
+    """Draw a value that does not depend on the axis, with two markers at points of its own."""
     across = np.linspace(0, 1, 2 * len(MARKERS) + 2)
-    first = 1 + style.place % len(MARKERS)
+    first = 1 + style.number % len(MARKERS)
     axes.plot(
         across,
         np.full_like(across, value),
@@ -284,19 +291,19 @@ def _draw_across(axes: Axes, value: float, style: LineStyle, label: str) -> None
 
 
 def _draw_values(
-    axes: Axes, family: Ablation, found: tuple[Estimate, ...], style: LineStyle, metric: str
+    axes: Axes, family: Ablation, values: tuple[Estimate, ...], style: LineStyle, metric: str
 ) -> list[Row]:
-    counts = sorted({one.runs for one in found})
+    counts = sorted({one.runs for one in values})
     label = f"{family.agent} (n={'-'.join(map(str, counts))})"
     if len(counts) > 1:
-        for value, one in zip(family.values, found, strict=True):
+        for value, one in zip(family.values, values, strict=True):
             axes.annotate(
                 f"n={one.runs}", (value, one.mean), (5, 4), textcoords="offset points", fontsize=7
             )
     axes.errorbar(
         family.values,
-        [one.mean for one in found],
-        [one.standard_error for one in found],  # NaN, for one seed, draws no bar
+        [one.mean for one in values],
+        [one.standard_error for one in values],  # NaN, for one seed, draws no bar
         fmt=f"{style.marker}{style.dash}",
         ms=4,
         lw=1.4,
@@ -307,15 +314,15 @@ def _draw_values(
     return [
         {"agent": family.agent, "setting": family.setting, "value": value, "metric": metric}
         | _estimate_row(one)
-        for value, one in zip(family.values, found, strict=True)
+        for value, one in zip(family.values, values, strict=True)
     ]
 
 
 def _draw_speeds(timed: Mapping[str, Speed], styles: Mapping[str, LineStyle]) -> Drawing:
     figure, (left, right) = new_figure(1, 2, 4.4, 0.9 + 0.32 * len(timed))
-    for place, (label, speed) in enumerate(timed.items()):
-        _draw_bars(left, place, styles[label], speed.steps_per_second)
-        _draw_bars(right, place, styles[label], speed.hours, speed.evaluation_hours)
+    for row, (label, speed) in enumerate(timed.items()):
+        _draw_bars(left, row, styles[label], speed.steps_per_second)
+        _draw_bars(right, row, styles[label], speed.hours, speed.evaluation_hours)
     for axes in (left, right):
         axes.set_yticks(range(len(timed)), list(timed), fontsize=8)
         axes.invert_yaxis()
@@ -324,7 +331,7 @@ def _draw_speeds(timed: Mapping[str, Speed], styles: Mapping[str, LineStyle]) ->
     label_axes(right, "hours a run", "", "Wall time", legend=False)
     right.set_yticklabels([])
     left.tick_params(colors=GREY, axis="x")
-    rows = [
+    numbers = [
         {"method": label, "threads": speed.threads, "metric": metric}
         | _estimate_row(getattr(speed, metric))
         for label, speed in timed.items()
@@ -335,10 +342,10 @@ def _draw_speeds(timed: Mapping[str, Speed], styles: Mapping[str, LineStyle]) ->
         "evaluation on top, of runs that say how long it took. Bars: mean over seeds; whiskers: "
         "standard error. It depends on the machine and its load, which the list of runs has."
     )
-    return Drawing("speed", "Wall time and speed", caption, figure, rows)
+    return Drawing("speed", "Wall time and speed", caption, figure, numbers)
 
 
-def _draw_bars(axes: Axes, place: int, style: LineStyle, *parts: Estimate) -> None:
+def _draw_bars(axes: Axes, row: int, style: LineStyle, *parts: Estimate) -> None:
     """Draw a row of bars, each on top of the one before, and what they say behind them."""
     known = [part for part in parts if part.runs]
     end = error = 0.0
@@ -347,11 +354,11 @@ def _draw_bars(axes: Axes, place: int, style: LineStyle, *parts: Estimate) -> No
         look: dict[str, Any] = {"color": style.color}
         if part is not known[0]:
             look = {"facecolor": "none", "edgecolor": style.color, "hatch": "////"}
-        axes.barh(place, part.mean, left=end, xerr=error, height=0.62, **look)
+        axes.barh(row, part.mean, left=end, xerr=error, height=0.62, **look)
         end += part.mean
     said = " + ".join(f"{part.mean:.3g} (n={part.runs})" for part in known) or "no finished run"
-    axes.text(end + error, place, f" {said}", va="center", fontsize=7)
+    axes.text(end + error, row, f" {said}", va="center", fontsize=7)
 
 
-def _estimate_row(found: Estimate) -> Row:
-    return {name: float(getattr(found, name)) for name in FIELDS}
+def _estimate_row(values: Estimate) -> Row:
+    return {name: float(getattr(values, name)) for name in FIELDS}

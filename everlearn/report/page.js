@@ -57,6 +57,16 @@
     const values = [];
     for (const curve of curves)
       curve.x.forEach((_, place) => values.push(curve[STATISTICS[statistic].value][place], ...bounds(curve, place, statistic)));
+    if (!figure.logarithmic) {
+      const known = values.filter((value) => value !== null);
+      let low = Math.min(...known, Infinity), high = Math.max(...known, -Infinity);
+      if (!Number.isFinite(low)) [low, high] = [0, 1];
+      if (low === high) [low, high] = [low - 1, high + 1];
+      const step = niceStep(high - low, 4), first = Math.floor(low / step), last = Math.ceil(high / step);
+      const ticks = [];
+      for (let tick = first; tick <= last; tick += 1) ticks.push([tick * step, String(Number((tick * step).toPrecision(4)))]);
+      return { at: (value) => bottom - ((value / step - first) / (last - first)) * span, ticks };
+    }
     const positive = values.filter((value) => value !== null && value > 0);
     let low = Math.min(...positive, Infinity), high = Math.max(...positive, -Infinity);
     if (!Number.isFinite(low)) [low, high] = [1, 10];
@@ -125,12 +135,12 @@
     const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img" });
     picture.setAttribute("aria-label", `${figure.title}${task === null ? "" : `, ${study.tasks[task].name}`}`);
     const right = width - MARGIN.right, bottom = height - MARGIN.bottom;
-    const x = (episode) => MARGIN.left + (episode / study.episodes) * (right - MARGIN.left);
+    const x = (time) => MARGIN.left + (time / figure.end) * (right - MARGIN.left);
     const y = verticalScale(figure, curves, state.statistic, height);
-    if (task === null)
+    if (figure.unit === "episode" && task === null)
       for (const at of study.switches)
         picture.append(svg("line", { class: "switch", x1: x(at), x2: x(at), y1: MARGIN.top, y2: bottom }));
-    else
+    else if (figure.unit === "episode")
       for (const [start, end] of study.tasks[task].periods)
         picture.append(svg("rect", { class: "period", x: x(start), y: MARGIN.top, width: x(end) - x(start), height: bottom - MARGIN.top }));
     for (const [value, words] of y.ticks) {
@@ -138,10 +148,10 @@
       picture.append(svg("line", { class: "grid", x1: MARGIN.left, x2: right, y1: at, y2: at }));
       picture.append(svg("text", { x: MARGIN.left - 7, y: at + 4, "text-anchor": "end" }, words));
     }
-    const step = niceStep(study.episodes, 4);
-    for (let at = 0; at <= study.episodes; at += step)
+    const step = niceStep(figure.end, 4);
+    for (let at = 0; at <= figure.end; at += step)
       picture.append(svg("text", { x: x(at), y: bottom + 16, "text-anchor": "middle" }, String(at)));
-    picture.append(svg("text", { x: (MARGIN.left + right) / 2, y: height - 5, "text-anchor": "middle" }, "training episodes"));
+    picture.append(svg("text", { x: (MARGIN.left + right) / 2, y: height - 5, "text-anchor": "middle" }, figure.x));
     const layer = svg("g");
     for (const curve of curves) drawCurve(layer, curve, study.methods[curve.method].style, { x, y }, state.statistic);
     picture.append(layer);
@@ -167,7 +177,7 @@
       cross.setAttribute("x1", scales.x(time));
       cross.setAttribute("x2", scales.x(time));
       cross.setAttribute("visibility", "visible");
-      tip = html("div", { class: "tip", role: "status" }, html("b", {}, `after episode ${time}`));
+      tip = html("div", { class: "tip", role: "status" }, html("b", {}, `after ${figure.unit} ${time}`));
       for (const curve of curves) {
         const place = curve.x.indexOf(time);
         if (place < 0) continue;

@@ -10,21 +10,17 @@ import base64
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Sequence
+import math
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import resources
-from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 import everlearn
 from everlearn.report.content import Report, StudyReport
-from everlearn.report.figures import Drawing
-from everlearn.report.page_data import study_data
+from everlearn.report.curves import CurveFigure
 from everlearn.report.tables import (
-    ARROWS,
-    HEADINGS,
     MISSING,
     PAPERS,
     MethodScores,
@@ -32,38 +28,24 @@ from everlearn.report.tables import (
     mean_cell,
     middle_cell,
     paper_cell,
+    words_cell,
 )
 from everlearn.report.videos import LARGEST, Video
-from everlearn.results.methods import Method, Study, plain, told_of_tasks
-from everlearn.results.records import RunRecord
-from everlearn.runs.command import command_for
-from everlearn.runs.folder import write_text
-from everlearn.support.plotting import marker_outline, settle_layout
+from everlearn.results.methods import Method, Study, plain
+from everlearn.results.read import RunRecord
+from everlearn.results.statistics import Floats
+from everlearn.runs.metrics_file import CONFIG
+from everlearn.support.plotting import LineStyle, marker_outline, settle_layout
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from everlearn.report.figures import Drawing
 
 PAGE = "index.html"
 PICTURE_DOTS = 130
-
-
-def write_page(
-    report: Report,
-    drawings: Sequence[Sequence[Drawing]],
-    videos: Sequence[Sequence[Video]],
-    folder: Path,
-) -> Path:
-    """Write the page of a report into `folder` and return its path.
-
-    Parameters
-    ----------
-    report
-        What to show.
-    drawings, videos
-        Of each study.
-    folder
-        Of the report.
-    """
-    path = folder / PAGE
-    write_text(path, page(report, drawings, videos))
-    return path
+DIGITS = 5
+"""Significant digits of a plotted number: more than a screen can show."""
 
 
 def page(
@@ -71,14 +53,14 @@ def page(
     drawings: Sequence[Sequence[Drawing]],
     videos: Sequence[Sequence[Video]],
 ) -> str:
-    """Return the page as HTML."""
+    """Return the page of a report as HTML, with the drawings and videos of each study."""
     style, script = _asset("page.css"), _asset("page.js")
     parts = zip(report.studies, drawings, videos, strict=True)
     studies = [
-        _study(place, part, drawn, films) for place, (part, drawn, films) in enumerate(parts)
+        _study(number, part, drawn, films) for number, (part, drawn, films) in enumerate(parts)
     ]
     data = json.dumps(
-        {"studies": [study_data(part) for part in report.studies]},
+        {"studies": [_study_data(part) for part in report.studies]},
         allow_nan=False,
         separators=(",", ":"),
     )
@@ -104,7 +86,7 @@ def page(
             '<header class="top">',
             "<h1>everlearn report</h1>",
             f"<p>{_count(runs, 'run')} of {_count(methods, 'method')}, from "
-            + ", ".join(f"<code>{escape(place)}</code>" for place in report.places)
+            + ", ".join(f"<code>{escape(source)}</code>" for source in report.sources)
             + ".</p>",
             _notes([f"Left out: {line}" for line in report.left_out]),
             "</header>",
@@ -144,18 +126,18 @@ def _notes(lines: Iterable[str]) -> str:
 
 
 def _study(
-    place: int,
+    number: int,
     part: StudyReport,
     drawings: Sequence[Drawing],
     videos: Sequence[Video],
 ) -> str:
     study = part.study
-    root = "" if place == 0 else f"study-{place + 1}/"
+    root = "" if number == 0 else f"study-{number + 1}/"
     interactive = {figure.name for figure in part.curves}
     pictured = [drawing for drawing in drawings if drawing.name not in interactive]
     return "\n".join(
         [
-            f'<section class="study" data-study="{place}">',
+            f'<section class="study" data-study="{number}">',
             f"<h2>{escape(str(study.protocol))}</h2>",
             _notes(study.notes),
             '<div class="scroll">' + _score_table(study, part.scores) + "</div>",
@@ -175,36 +157,38 @@ def _study(
 
 def _score_table(study: Study, scores: Sequence[MethodScores]) -> str:
     """Methods against metrics: ours in large, the rest below it."""
-    head = "".join(
-        f"<th>{escape(short)} {ARROWS[better]}</th>" for short, better in HEADINGS.values()
-    )
+    wanted = study.protocol.metrics
+    head = "".join(f"<th>{escape(metric.titled)}</th>" for metric in wanted)
     rows = []
     for score in scores:
         cells = []
-        for name in HEADINGS:
-            lines = [f"<b>{escape(mean_cell(score, name))}</b>"]
-            middle = middle_cell(score.estimates[name])
+        for metric in wanted:
+            lines = [f"<b>{escape(mean_cell(score, metric))}</b>"]
+            middle = middle_cell(score, metric)
             if middle != MISSING:
                 lines.append(f"<small>IQM {escape(middle)}</small>")
-            if name in PAPERS and score.paper is not None:
-                lines.append(f'<small class="paper">paper {paper_cell(score, name)}</small>')
+            if metric.name in PAPERS and score.paper is not None:
+                lines.append(f'<small class="paper">paper {paper_cell(score, metric)}</small>')
             cells.append(f"<td>{'<br>'.join(lines)}</td>")
-        rows.append(f"<tr><th>{_method_cell(study, score.method)}</th>{''.join(cells)}</tr>")
+        known = "".join(
+            f'<td class="words">{escape(words_cell(words))}</td>'
+            for words in (score.method.told, score.method.given)
+        )
+        name = _method_cell(study, score.method)
+        rows.append(f"<tr><th>{name}</th>{known}{''.join(cells)}</tr>")
     return (
-        f'<table class="scores"><thead><tr><th>method</th>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table>"
+        '<table class="scores"><thead><tr><th>method</th><th class="words">told of tasks</th>'
+        f'<th class="words">given</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     )
 
 
 def _method_cell(study: Study, method: Method) -> str:
-    """Name a method, with its marker, its seeds and what it is told of tasks."""
+    """Name a method, with its marker and its seeds."""
     style = study.styles[method.label]
-    told = told_of_tasks(method.agent, method.settings)
-    words = method.seeds + (f", told {' and '.join(told)}" if told else "")
     return (
         '<svg class="dot" width="12" height="12" viewBox="-0.6 -0.6 1.2 1.2" aria-hidden="true">'
         f'<path d="{marker_outline(style.marker)}" fill="{style.color}"/></svg>'
-        f"{_breakable(method.label)}<br><small>{escape(words)}</small>"
+        f"{_breakable(method.label)}<br><small>{escape(method.seeds)}</small>"
     )
 
 
@@ -289,40 +273,112 @@ def _runs(study: Study) -> str:
 def _run(run: RunRecord) -> str:
     config = run.config
     known = config.resolved is not None
-    settings = ", ".join(f"{name}={plain(value)}" for name, value in config.agent_options.items())
-    facts = [
+    file = shlex.quote(str(run.folder / CONFIG))
+    rows = [
         ("folder", str(run.folder)),
-        # Without the folder: given again, it would begin anew in one that has no snapshots.
-        ("command", command_for(config)),
-        (f"settings{'' if known else ' given (the others were not stored)'}", settings or "none"),
+        # Into another folder: in its own, a run without snapshots would begin anew.
+        (
+            "again",
+            f"everlearn run --config {file} --out runs/again",
+        ),
+        ("agent", _settings({config.agent: None, **config.options})),
+        ("world", f"{config.world}: {', '.join(config.tasks)}"),
+        (
+            f"settings{'' if known else ' given (the others were not stored)'}",
+            _settings(config.agent_options) or "none",
+        ),
         ("machine", _machine(run.environment)),
         ("versions", _versions(run.environment)),
     ]
     resumed = run.environment.get("resumed_with")
     if isinstance(resumed, list):
-        facts += [("resumed with", f"{_machine(one)}; {_versions(one)}") for one in resumed]
-    rows = "".join(
-        f"<dt>{escape(name)}</dt><dd><code>{escape(text)}</code></dd>" for name, text in facts
+        rows += [("resumed with", f"{_machine(one)}; {_versions(one)}") for one in resumed]
+    listed = "".join(
+        f"<dt>{escape(name)}</dt><dd><code>{escape(text)}</code></dd>" for name, text in rows
     )
-    return f"<h4>seed {config.seed}: {escape(run.state)}</h4><dl>{rows}</dl>"
+    return f"<h4>seed {config.seed}: {escape(run.state)}</h4><dl>{listed}</dl>"
 
 
-def _machine(facts: Any) -> str:
-    if not isinstance(facts, dict):
+def _settings(settings: Mapping[str, Any]) -> str:
+    return ", ".join(
+        name if value is None else f"{name}={plain(value)}" for name, value in settings.items()
+    )
+
+
+def _machine(environment: Any) -> str:
+    if not isinstance(environment, dict):
         return "not known"
-    words = [str(facts[name]) for name in ("processor", "system") if facts.get(name)]
-    if facts.get("threads"):
-        words.append(f"threads {facts['threads']}")
+    words = [str(environment[name]) for name in ("processor", "system") if environment.get(name)]
+    if environment.get("threads"):
+        words.append(f"threads {environment['threads']}")
     return ", ".join(words) or "not known"
 
 
-def _versions(facts: Any) -> str:
-    if not isinstance(facts, dict):
+def _versions(environment: Any) -> str:
+    if not isinstance(environment, dict):
         return "not known"
-    versions = facts.get("versions")
-    words = [f"Python {facts['python']}"] if facts.get("python") else []
-    if facts.get("commit"):
-        words.append(f"commit {facts['commit']}")
+    versions = environment.get("versions")
+    words = [f"Python {environment['python']}"] if environment.get("python") else []
+    if environment.get("commit"):
+        words.append(f"commit {environment['commit']}")
     if isinstance(versions, dict):
         words += [f"{name} {version}" for name, version in versions.items()]
     return ", ".join(words) or "not known"
+
+
+def _study_data(part: StudyReport) -> dict[str, Any]:
+    """Return a study's methods, tasks and curves as the page's script reads them."""
+    study, protocol = part.study, part.study.protocol
+    labels = {method.label: number for number, method in enumerate(study.methods)}
+    return {
+        "switches": [n * protocol.episodes_per_task for n in range(1, len(protocol.tasks))],
+        "tasks": [{"name": name, "periods": protocol.periods(name)} for name in protocol.names],
+        "methods": [
+            {
+                "label": method.label,
+                "seeds": method.seeds,
+                "main": method in study.main,
+                "style": _style_data(study.styles[method.label]),
+            }
+            for method in study.methods
+        ],
+        "figures": [_figure_data(figure, study, labels) for figure in part.curves],
+    }
+
+
+def _style_data(style: LineStyle) -> dict[str, str]:
+    return {"color": style.color, "dash": style.dash, "outline": marker_outline(style.marker)}
+
+
+def _figure_data(figure: CurveFigure, study: Study, labels: dict[str, int]) -> dict[str, Any]:
+    tasks, styles = study.protocol.names, study.styles
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "y": figure.y,
+        "caption": figure.caption,
+        "percent": figure.percent,
+        "logarithmic": figure.logarithmic,
+        "x": figure.x,
+        "unit": figure.unit,
+        "end": max(int(curve.times[-1]) for curve in figure.curves)
+        if figure.unit == "step"
+        else study.protocol.episodes,
+        "byTask": figure.panels != ("",),
+        "curves": [
+            {
+                "method": labels[curve.method],
+                "task": tasks.index(curve.panel) if curve.panel else None,
+                "seeds": curve.runs,
+                "marked": styles[curve.method].marked(len(curve.times)),
+                "x": curve.times.tolist(),
+                **{name: _numbers(values) for name, values in curve.values.items()},
+            }
+            for curve in figure.curves
+        ],
+    }
+
+
+def _numbers(values: Floats) -> list[float | None]:
+    """Return numbers as JSON has them; null for what is not known or beyond all numbers."""
+    return [None if not math.isfinite(value) else float(f"{value:.{DIGITS}g}") for value in values]

@@ -9,24 +9,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from everlearn.report.comparisons import Change
 from everlearn.results import paper
-from everlearn.results.methods import Method, Study, told_of_tasks
-from everlearn.results.records import METRIC_NAMES
+from everlearn.results.methods import Method, Study
 from everlearn.results.statistics import Estimate, Resampling, estimate
+from everlearn.results.summary import Metric, summarize
 
-HEADINGS = {
-    "average_performance": ("AP", "up"),
-    "regret_eval": ("regret", "down"),
-    "regret_online": ("regret online", "down"),
-    "forgetting": ("forgetting", "down"),
-    "forward_transfer": ("transfer", "up"),
-}
-"""Short names of the metrics, and which direction is better."""
-
-ARROWS = {"up": "↑", "down": "↓"}
 PAPERS = {"average_performance": "average_performance", "regret_eval": "regret"}
 """Metrics that the paper's table has, and what `paper.PaperScore` calls them."""
 
+REGRETS = (
+    "Regret online: share of training episodes that were not solved. Over episodes, over steps: "
+    "mean of 1 - success in evaluation of the task at hand, in either unit of time."
+)
+TOLD = "Told of tasks: when they change (boundaries), and which one it is (name)."
+GIVEN = (
+    "Given, beside observations and rewards: the reward as a function of predicted observations "
+    "(reward function), whether one is a success (success test), what its entries are (scene), and "
+    "how commands move the hand (command law)."
+)
 UNFINISHED = "so far"
 MISSING = "-"
 
@@ -43,16 +44,17 @@ class MethodScores:
         By metric, from finished runs.
     so_far
         Where no run is finished, the mean of what the runs say at their last episode.
+    paper
+        The paper's numbers, where it ran the same agent with the same budget.
+    percent
+        Whether the numbers are shares, which tables show in percent.
     """
 
     method: Method
     estimates: dict[str, Estimate]
     so_far: dict[str, float]
-
-    @property
-    def paper(self) -> paper.PaperScore | None:
-        """The paper's numbers for this agent; none for a variation that the paper lacks."""
-        return None if self.method.varied else paper.SCORES.get(self.method.agent)
+    paper: paper.PaperScore | None
+    percent: bool
 
 
 @dataclass(frozen=True)
@@ -78,39 +80,48 @@ class Table:
 
 def score_methods(study: Study, resampling: Resampling) -> list[MethodScores]:
     """Return the numbers of all methods of a study."""
-    found = []
+    protocol = study.protocol
+    scores = []
     for method in study.methods:
-        estimates = {name: method.estimate(name, resampling) for name in METRIC_NAMES}
-        so_far = {} if method.complete else {name: _so_far(method, name) for name in METRIC_NAMES}
-        found.append(MethodScores(method, estimates, so_far))
-    return found
+        estimates = {
+            metric.name: method.estimate(metric, resampling) for metric in protocol.metrics
+        }
+        so_far = {} if method.complete else _so_far(method, protocol.metrics)
+        papers = paper.paper_score(method, protocol)
+        percent = protocol.measure == "success"
+        scores.append(MethodScores(method, estimates, so_far, papers, percent))
+    return scores
 
 
-def _so_far(method: Method, metric: str) -> float:
-    values = [getattr(run.summary, metric) for run in method.runs]
-    known = [value for value in values if not math.isnan(value)]
-    return sum(known) / len(known) if known else math.nan
+def _so_far(method: Method, wanted: Sequence[Metric]) -> dict[str, float]:
+    summaries = [summarize(run) for run in method.runs]
+    means = {}
+    for metric in wanted:
+        values = [getattr(summary, metric.name) for summary in summaries]
+        known = [value for value in values if not math.isnan(value)]
+        means[metric.name] = sum(known) / len(known) if known else math.nan
+    return means
 
 
 def method_table(study: Study, scores: Sequence[MethodScores]) -> Table:
-    """Methods against metrics, in percent, with the paper's numbers beside ours."""
-    headings = ["method", "seeds", "told of tasks"]
-    for name, (short, better) in HEADINGS.items():
-        headings += [f"{short} {ARROWS[better]}", f"{short} IQM [95 %]"]
-        if name in PAPERS:
-            headings.append(f"{short}, paper")
+    """Methods against metrics, with the paper's numbers beside those that it has."""
+    papers = _papers(scores)
+    headings = ["method", "seeds", "told of tasks", "given"]
+    for metric in study.protocol.metrics:
+        headings += [metric.titled, f"{metric.heading} IQM [95 %]"]
+        if metric.name in papers:
+            headings.append(f"{metric.heading}, paper")
     rows = []
     for score in scores:
-        row = [score.method.label, _seeds_cell(score.method), _told_cell(score.method)]
-        for name in HEADINGS:
-            row += [mean_cell(score, name), middle_cell(score.estimates[name])]
-            if name in PAPERS:
-                row.append(paper_cell(score, name))
+        row = _method_cells(score.method)
+        for metric in study.protocol.metrics:
+            row += [mean_cell(score, metric), middle_cell(score, metric)]
+            if metric.name in papers:
+                row.append(paper_cell(score, metric))
         rows.append(tuple(row))
     note = (
-        "In percent. Mean ± standard error over finished runs; IQM: interquartile mean over seeds "
-        "and tasks with its 95 % stratified bootstrap interval. AP, forgetting and regret are from "
-        "evaluation with learning off, regret online and transfer from training episodes."
+        "Mean ± standard error over finished runs; IQM: interquartile mean over seeds and tasks "
+        "with its 95 % stratified bootstrap interval. "
     )
     return Table("methods", "Methods", tuple(headings), tuple(rows), note + _remarks(study, scores))
 
@@ -119,66 +130,129 @@ def brief_table(study: Study, scores: Sequence[MethodScores]) -> Table:
     """Return the main numbers of the agents as they are, for a page that has little room."""
     main = {method.label for method in study.main}
     chosen = [score for score in scores if score.method.label in main]
-    headings = ["method", "seeds", "told of tasks", "AP ↑", "AP IQM [95 %]", "AP, paper"]
-    headings += ["regret ↓", "regret, paper", "forgetting ↓"]
-    rows = [
-        (
-            score.method.label,
-            _seeds_cell(score.method),
-            _told_cell(score.method),
-            mean_cell(score, "average_performance"),
-            middle_cell(score.estimates["average_performance"]),
-            paper_cell(score, "average_performance"),
-            mean_cell(score, "regret_eval"),
-            paper_cell(score, "regret_eval"),
-            mean_cell(score, "forgetting"),
-        )
-        for score in chosen
+    papers = _papers(chosen)
+    performance, *others = [
+        metric for metric in study.protocol.metrics if metric.name != "forward_transfer"
     ]
+    headings = ["method", "seeds", "told of tasks", "given", performance.titled]
+    headings.append(f"{performance.heading} IQM [95 %]")
+    headings += [f"{performance.heading}, paper"] if performance.name in papers else []
+    for metric in others:
+        headings.append(metric.titled)
+        headings += [f"{metric.heading}, paper"] if metric.name in papers else []
+    rows = []
+    for score in chosen:
+        row = _method_cells(score.method)
+        row += [mean_cell(score, performance), middle_cell(score, performance)]
+        row += [paper_cell(score, performance)] if performance.name in papers else []
+        for metric in others:
+            row.append(mean_cell(score, metric))
+            row += [paper_cell(score, metric)] if metric.name in papers else []
+        rows.append(tuple(row))
     note = (
-        "In percent, over seeds: mean ± standard error, and the interquartile mean with its 95 % "
-        "stratified bootstrap interval."
+        "Over seeds: mean ± standard error, and the interquartile mean with its 95 % stratified "
+        "bootstrap interval. "
     )
     return Table("brief", "In short", tuple(headings), tuple(rows), note + _remarks(study, chosen))
 
 
-def _seeds_cell(method: Method) -> str:
+def _papers(scores: Sequence[MethodScores]) -> tuple[str, ...]:
+    """Names of the metrics that get a column with the paper's numbers."""
+    return tuple(PAPERS) if any(score.paper for score in scores) else ()
+
+
+def _method_cells(method: Method) -> list[str]:
     done, there = len(method.complete), len(method.runs)
-    return str(there) if done == there else f"{done} of {there} finished"
+    seeds = str(there) if done == there else f"{done} of {there} finished"
+    return [method.label, seeds, words_cell(method.told), words_cell(method.given)]
 
 
-def _told_cell(method: Method) -> str:
-    return ", ".join(told_of_tasks(method.agent, method.settings)) or "no"
+def words_cell(words: tuple[str, ...] | None) -> str:
+    """Say what a method is told or given; a dash where its runs do not say."""
+    return MISSING if words is None else ", ".join(words) or "nothing"
 
 
 def _remarks(study: Study, scores: Sequence[MethodScores]) -> str:
-    """Say what a reader of the table must not overlook."""
-    text = ""
+    """Say what the columns are, and what a reader must not overlook."""
+    if study.protocol.measure == "success":
+        text = (
+            "In percent. AP and forgetting are from evaluation with learning off, transfer from "
+            f"training episodes. {REGRETS}"
+        )
+    else:
+        text = (
+            "Returns: mean over tasks in the last evaluation, with learning off, and over training "
+            "episodes. Forgetting and transfer are differences of returns."
+        )
     if any(score.so_far for score in scores):
         text += f" ({UNFINISHED}): no run is finished; at their last episode, not comparable."
-    if any(told_of_tasks(score.method.agent, score.method.settings) for score in scores):
-        text += " Told of tasks: when they change (boundaries), and which one it is (name)."
+    unmeasured = [score.method.label for score in scores if _starts_unmeasured(score.method)]
+    if unmeasured and study.protocol.measure == "success":
+        who = "all methods" if len(unmeasured) == len(scores) else ", ".join(unmeasured)
+        text += (
+            f" Runs without an evaluation before a task's first training episode: {who}; their "
+            "regret over episodes and steps counts the first evaluation back to that episode."
+        )
+    if any(score.method.told for score in scores):
+        text += f" {TOLD}"
+    if any(score.method.given for score in scores):
+        text += f" {GIVEN}"
+    if any(None in (score.method.told, score.method.given) for score in scores):
+        text += " A dash under told or given: the runs do not say."
     if any(score.paper for score in scores):
-        text += f" Paper: {paper.SEEDS} seeds, {paper.EPISODES_PER_TASK} episodes a task"
-        here = study.protocol.episodes_per_task
-        same = here == paper.EPISODES_PER_TASK
-        text += "." if same else f"; here {here}, so not comparable."
+        text += f" Paper: {paper.SEEDS} seeds, the same tasks and budget."
     return text
 
 
+def _starts_unmeasured(method: Method) -> bool:
+    """Whether regret of some run starts with a value that was measured later."""
+    return any(len(run.evaluations.episodes) and not run.evaluated_at_start for run in method.runs)
+
+
 def task_table(study: Study, resampling: Resampling) -> Table:
-    """Return the final success rate of every task by method, in percent."""
+    """Return the final success rate or return of every task by method."""
+    success = study.protocol.measure == "success"
+    performance = study.protocol.performance
     tasks = study.protocol.names
     rows = []
     for method in study.methods:
-        finals = [run.scores("average_performance") for run in method.complete]
+        finals = [performance.scores(run) for run in method.complete]
         cells = []
         for task in tasks:
-            values = [[final[task]] for final in finals if task in final]
-            cells.append(_mean(estimate(values, resampling)) if values else MISSING)
+            known = [final[task] for final in finals if task in final]
+            values = [[value] for value in known if not math.isnan(value)]
+            cells.append(_mean(estimate(values, resampling), success) if values else MISSING)
         rows.append((method.label, str(len(finals)), *cells))
-    note = "Success rate in the last evaluation, in percent: mean ± standard error over seeds."
-    return Table("tasks", "Success at the end", ("method", "seeds", *tasks), tuple(rows), note)
+    measured = "Success rate in the last evaluation, in percent" if success else "Mean return"
+    measured += "" if success else " in the last evaluation"
+    title = "Success at the end" if success else "Return at the end"
+    note = f"{measured}: mean ± standard error over seeds."
+    return Table("tasks", title, ("method", "seeds", *tasks), tuple(rows), note)
+
+
+def change_table(changes: Sequence[Change], first: str, second: str, success: bool) -> Table:
+    """Return how methods differ between two sets as a table."""
+    rows = [
+        (
+            change.method,
+            change.metric.heading,
+            f"{shown(change.before, success)} (n={change.runs[0]})",
+            f"{shown(change.after, success)} (n={change.runs[1]})",
+            _signed(change.difference, success),
+            MISSING
+            if math.isnan(change.low)
+            else f"[{_signed(change.low, success)}, {_signed(change.high, success)}]",
+            change.verdict,
+        )
+        for change in changes
+    ]
+    headings = ("method", "metric", first, second, "difference", "95 % interval", "verdict")
+    note = (
+        f"{'In percent, means' if success else 'Means'} over finished runs; the interval of the "
+        "difference is a stratified bootstrap. Methods that only one set has are in the other "
+        "tables."
+    )
+    return Table("comparison", f"{first} against {second}", headings, tuple(rows), note)
 
 
 def percent(share: float) -> str:
@@ -186,36 +260,51 @@ def percent(share: float) -> str:
     return f"{round(100 * share, 1) + 0.0:.1f}"
 
 
-def mean_cell(score: MethodScores, metric: str) -> str:
-    """Mean ± standard error in percent, or what there is."""
+def shown(value: float, as_percent: bool) -> str:
+    """Return a number as tables write it: a share in percent, a return with four digits."""
+    if as_percent:
+        return percent(value)
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value + 0.0:.4g}"
+
+
+def _signed(value: float, as_percent: bool) -> str:
+    text = shown(value, as_percent)
+    return text if text.startswith("-") else f"+{text}"
+
+
+def mean_cell(score: MethodScores, metric: Metric) -> str:
+    """Mean ± standard error, or what there is."""
     if score.so_far:
-        value = score.so_far[metric]
-        return MISSING if math.isnan(value) else f"{percent(value)} ({UNFINISHED})"
-    return _mean(score.estimates[metric])
+        value = score.so_far[metric.name]
+        if math.isnan(value):
+            return MISSING
+        return f"{shown(value, score.percent)} ({UNFINISHED})"
+    return _mean(score.estimates[metric.name], score.percent)
 
 
-def middle_cell(found: Estimate) -> str:
-    """Interquartile mean and its interval in percent, or what there is."""
-    if not found.runs:
+def middle_cell(score: MethodScores, metric: Metric) -> str:
+    """Interquartile mean and its interval, or what there is."""
+    values = score.estimates[metric.name]
+    if not values.runs:
         return MISSING
-    middle = percent(found.middle)
-    if math.isnan(found.low):
+    middle = shown(values.middle, score.percent)
+    if math.isnan(values.low):
         return f"{middle} [1 seed]"
-    return f"{middle} [{percent(found.low)}, {percent(found.high)}]"
+    return f"{middle} [{shown(values.low, score.percent)}, {shown(values.high, score.percent)}]"
 
 
-def paper_cell(score: MethodScores, metric: str) -> str:
+def paper_cell(score: MethodScores, metric: Metric) -> str:
     """Return the paper's number for a metric of `PAPERS`, or that there is none."""
-    return MISSING if score.paper is None else f"{getattr(score.paper, PAPERS[metric]):.2f}"
+    return MISSING if score.paper is None else f"{getattr(score.paper, PAPERS[metric.name]):.2f}"
 
 
-def _mean(found: Estimate) -> str:
-    if not found.runs:
+def _mean(values: Estimate, as_percent: bool) -> str:
+    if not values.runs:
         return MISSING
-    mean = percent(found.mean)
-    if math.isnan(found.standard_error):
+    mean = shown(values.mean, as_percent)
+    if math.isnan(values.standard_error):
         return mean
-    return f"{mean} ± {percent(found.standard_error)}"
+    return f"{mean} ± {shown(values.standard_error, as_percent)}"
 
 
 def to_markdown(table: Table) -> str:
@@ -282,18 +371,18 @@ def score_rows(scores: Sequence[MethodScores]) -> list[dict[str, Any]]:
     """Every number of the table of methods, as rows for CSV and scripts; not in percent."""
     rows = []
     for score in scores:
-        for metric, found in score.estimates.items():
+        for metric, values in score.estimates.items():
             rows.append(
                 {
                     "method": score.method.label,
                     "agent": score.method.agent,
                     "metric": metric,
-                    "seeds": found.runs,
-                    "mean": found.mean,
-                    "standard_error": found.standard_error,
-                    "interquartile_mean": found.middle,
-                    "low": found.low,
-                    "high": found.high,
+                    "seeds": values.runs,
+                    "mean": values.mean,
+                    "standard_error": values.standard_error,
+                    "interquartile_mean": values.middle,
+                    "low": values.low,
+                    "high": values.high,
                     "so_far": score.so_far.get(metric, math.nan),
                 }
             )

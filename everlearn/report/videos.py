@@ -1,4 +1,7 @@
-"""Videos of tasks before and after learning: found beside runs, or filmed from a snapshot."""
+"""Videos of tasks before and after learning: found beside runs, or filmed from a snapshot.
+
+The simulator is imported when filming is asked for.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,14 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from everlearn.agents import run_episode
-from everlearn.continual_bench import TASKS
-from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.continual_bench.video import Film, check_path
-from everlearn.interfaces import Agent
 from everlearn.results.methods import Study, slug
-from everlearn.runs import snapshots
-from everlearn.runs.folder import CHECKPOINTS, Notify
-from everlearn.runs.loop import make
-from everlearn.runs.reload import load_run
+from everlearn.runs.metrics_file import Notify, snapshot_names
 from everlearn.runs.schedule import agent_seed, seen_tasks
-from everlearn.support.threads import limited_threads
+
+if TYPE_CHECKING:
+    from everlearn.interfaces import Agent
 
 BEFORE, AFTER = "before", "after"
 SIZE = 240
@@ -60,16 +58,16 @@ def find_videos(folders: Iterable[Path], tasks: Iterable[str]) -> list[Video]:
     Names are like ``door-open-before.mp4``, ``door-open-after.mp4`` or ``door-open.mp4``.
     """
     known = list(tasks)
-    found: dict[Path, Video] = {}
+    videos: dict[Path, Video] = {}
     for folder in folders:
         for path in sorted(folder.rglob("*.mp4")):
             match = _NAME.fullmatch(path.name)
             if match and match["task"] in known and path.is_file():
                 source = path.parent.name if path.parent.name != FOLDER else path.parents[1].name
-                found[path.resolve()] = Video(path, match["task"], match["when"] or "", source)
-    order = {task: place for place, task in enumerate(known)}
+                videos[path.resolve()] = Video(path, match["task"], match["when"] or "", source)
+    order = {task: number for number, task in enumerate(known)}
     return sorted(
-        found.values(), key=lambda video: (order[video.task], video.source, video.when != BEFORE)
+        videos.values(), key=lambda video: (order[video.task], video.source, video.when != BEFORE)
     )
 
 
@@ -84,17 +82,25 @@ def make_videos(study: Study, out: Path, notify: Notify) -> list[Path]:
     list
         Folders with the videos.
     """
+    from everlearn.continual_bench.video import check_path
+    from everlearn.runs.loop import make
+    from everlearn.runs.reload import load_run
+    from everlearn.support.threads import limited_threads
+
+    if study.protocol.world != "continual-bench":
+        notify(f"no videos of {study.protocol.world}: only continual-bench can be filmed")
+        return []
     check_path("any.mp4")
     folders = []
     for method in study.methods:
-        run = next((run for run in method.runs if snapshots.names(run.folder / CHECKPOINTS)), None)
+        run = next((run for run in method.runs if snapshot_names(run.folder)), None)
         if run is None:
             notify(f"no videos of {method.label}: none of its runs has a snapshot")
             continue
         folder = out / FOLDER / slug(method.label)
         config, state, learned = load_run(run.folder, notify)
-        env, untaught = make(config)
-        with closing(env), limited_threads(config.threads):
+        environments, untaught, _ = make(config)
+        with closing(environments), limited_threads(config.threads):
             for task in seen_tasks(config, state.episode):
                 for when, agent in ((BEFORE, untaught), (AFTER, learned)):
                     path = folder / f"{task}-{when}.mp4"
@@ -108,6 +114,11 @@ def make_videos(study: Study, out: Path, notify: Notify) -> list[Path]:
 
 def film(agent: Agent, task: str, path: Path, max_steps: int, every: int = 4) -> bool:
     """Film one episode of a task, a frame in `every` steps, and return whether it succeeded."""
+    from everlearn.agents import run_episode
+    from everlearn.continual_bench import TASKS
+    from everlearn.continual_bench.env import ContinualBenchEnv
+    from everlearn.continual_bench.video import Film
+
     agent.begin_task(task, TASKS.get(task).objective())
     with closing(ContinualBenchEnv(task, render_mode="rgb_array", width=SIZE, height=SIZE)) as env:
         env.reset()

@@ -2,7 +2,8 @@
 
 Runs of one protocol form a study. In it, runs of one agent with the same settings form a method
 and differ by their seed alone. Which settings count is not decided here: those in which the
-methods of an agent differ tell them apart, and the agent without any option has none.
+methods of an agent differ tell them apart, and the agent without any option has none. Agents are
+names: what they are told and given stands in the configs of their runs.
 """
 
 from __future__ import annotations
@@ -10,43 +11,32 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
-from everlearn.agents import AGENTS
-from everlearn.results.records import RunRecord, entry_names
+from everlearn.results.read import RunRecord
 from everlearn.results.statistics import NOTHING, Estimate, Resampling, estimate
+from everlearn.results.summary import RETURN_METRICS, SUCCESS_METRICS, Metric, scores_of
 from everlearn.support.plotting import LineStyle, line_style
 
 LONGEST_LABEL = 60
 """Characters; what goes beyond is in the list of runs."""
 
-TELLING_OPTIONS = ("task_identity", "multi_head")
-"""Options that let networks depend on the task's name; off unless asked for."""
+FAMILIES = ("oa", "mlp-paper", "mlp", "sac")
+STRATEGIES = ("finetune", "ewc", "si", "packnet", "coreset", "perfect-memory")
+"""Order of agents in tables; agents of other names follow, then those that do not learn."""
 
-_TOLD = {
-    "scripted": ("boundaries", "name"),
-    **{f"{family}-packnet": ("boundaries", "name") for family in ("mlp", "sac")},
-    **{
-        f"{family}-{strategy}": ("boundaries",)
-        for family in ("mlp", "mlp-paper", "sac")
-        for strategy in ("finetune", "ewc", "si")
-    },
-}
-
-
-def told_of_tasks(agent: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what an agent is told of tasks, for runs that do not store it."""
-    telling = (name for name in TELLING_OPTIONS if options.get(name))
-    return (*_TOLD.get(agent, ()), *telling)
+NOT_LEARNING = ("random", "scripted")
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """What all runs of a study share: the sequence of tasks and the budget."""
+    """What all runs of a study share: world, measure, sequence of tasks and budget."""
 
+    world: str
+    measure: Literal["success", "return"]
     tasks: tuple[str, ...]
     episodes_per_task: int
     max_steps: int
@@ -62,19 +52,31 @@ class Protocol:
         """Each task once, in the order of learning."""
         return tuple(dict.fromkeys(self.tasks))
 
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """What tables show."""
+        return SUCCESS_METRICS if self.measure == "success" else RETURN_METRICS
+
+    @property
+    def performance(self) -> Metric:
+        """The metric that says how good a method is in the end."""
+        return self.metrics[0]
+
     def periods(self, task: str) -> list[tuple[int, int]]:
         """First and last episode of every period in which a task is learned."""
         length = self.episodes_per_task
         return [
-            (place * length, (place + 1) * length)
-            for place, name in enumerate(self.tasks)
+            (entry * length, (entry + 1) * length)
+            for entry, name in enumerate(self.tasks)
             if name == task
         ]
 
     def __str__(self) -> str:
         tasks = "1 task" if len(self.tasks) == 1 else f"{len(self.tasks)} tasks"
         words = f"{tasks}, {self.episodes_per_task} episodes each of up to {self.max_steps} steps"
-        return words + (f", resets spread by {self.reset_noise:g} m" if self.reset_noise else "")
+        if self.reset_noise:
+            words += f", resets spread by {self.reset_noise:g}"
+        return words if self.world == "continual-bench" else f"{self.world}: {words}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +88,9 @@ class Method:
     label
         What figures and tables call it; unique in its study.
     agent
-        Registered name.
+        Name of the agent.
     settings
-        All its settings where the runs say them, those given otherwise.
+        All its settings where the runs say them, those given otherwise, by dotted path.
     varied
         The settings that tell it from other methods of the same agent.
     runs
@@ -113,14 +115,34 @@ class Method:
         words = "1 seed" if len(self.runs) == 1 else f"{len(self.runs)} seeds"
         return words if done == len(self.runs) else f"{words}, {done} finished"
 
-    def estimate(self, metric: str, resampling: Resampling | None = None) -> Estimate:
-        """Estimate a metric of `runs.METRIC_NAMES` from the finished runs that say it."""
+    @property
+    def told(self) -> tuple[str, ...] | None:
+        """What its runs say that the agent is told of tasks; None if none of them says it."""
+        return self._said("told")
+
+    @property
+    def given(self) -> tuple[str, ...] | None:
+        """What its runs say that the agent is given beside observations and rewards."""
+        return self._said("given")
+
+    def _said(self, field: str) -> tuple[str, ...] | None:
+        said = [getattr(run.config, field) for run in self.runs]
+        known = [words for words in said if words is not None]
+        return tuple(dict.fromkeys(word for words in known for word in words)) if known else None
+
+    def path_of(self, setting: str) -> str | None:
+        """Dotted path of the one setting whose last part is `setting`; None if there is no one."""
+        paths = [path for path in self.settings if path.rpartition(".")[2] == setting]
+        return paths[0] if len(paths) == 1 else None
+
+    def estimate(self, metric: Metric, resampling: Resampling | None = None) -> Estimate:
+        """Estimate a metric from the finished runs that say it."""
         rows = self.score_rows(metric)
         return estimate(np.array(rows), resampling) if rows else NOTHING
 
-    def score_rows(self, metric: str) -> list[list[float]]:
+    def score_rows(self, metric: Metric) -> list[list[float]]:
         """Scores of the finished runs that say a metric, ``[runs][tasks]``."""
-        tables = [run.scores(metric) for run in self.complete]
+        tables = [scores_of(run, metric) for run in self.complete]
         names = max((list(table) for table in tables), key=len, default=[])
         if not names:
             return []
@@ -136,11 +158,6 @@ class Study:
     notes: tuple[str, ...]
 
     @property
-    def entries(self) -> list[str]:
-        """Names of the entries of the sequence."""
-        return entry_names(self.protocol.tasks)
-
-    @property
     def main(self) -> tuple[Method, ...]:
         """The agents as they are, without variations of their settings; all if there are none."""
         return tuple(method for method in self.methods if not method.varied) or self.methods
@@ -150,15 +167,15 @@ class Study:
         """How each method is drawn, by its label."""
         main = [method.label for method in self.main]
         others = [method.label for method in self.methods if method.label not in main]
-        return {label: line_style(place) for place, label in enumerate([*main, *others])}
+        return {label: line_style(number) for number, label in enumerate([*main, *others])}
 
 
-def studies_of(records: Iterable[RunRecord]) -> list[Study]:
+def studies_of(runs: Iterable[RunRecord]) -> list[Study]:
     """Sort runs into studies, the largest first, and each into methods."""
     by_protocol: dict[Protocol, list[RunRecord]] = {}
-    for record in records:
-        by_protocol.setdefault(_protocol(record), []).append(record)
-    studies = [_study(protocol, runs) for protocol, runs in by_protocol.items()]
+    for run in runs:
+        by_protocol.setdefault(_protocol(run), []).append(run)
+    studies = [_study(protocol, members) for protocol, members in by_protocol.items()]
     return sorted(studies, key=lambda study: -sum(len(method.runs) for method in study.methods))
 
 
@@ -172,13 +189,38 @@ def plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _protocol(record: RunRecord) -> Protocol:
-    config = record.config
-    return Protocol(config.tasks, config.episodes_per_task, config.max_steps, config.reset_noise)
+def short_names(paths: Iterable[str]) -> dict[str, str]:
+    """Return the shortest endings of dotted paths that no other of them has."""
+    known = list(dict.fromkeys(paths))
+    short = {}
+    for path in known:
+        parts = path.split(".")
+        endings = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+        short[path] = next(
+            (
+                ending
+                for ending in endings
+                if sum(f".{other}".endswith(f".{ending}") for other in known) == 1
+            ),
+            path,
+        )
+    return short
+
+
+def _protocol(run: RunRecord) -> Protocol:
+    config = run.config
+    return Protocol(
+        config.world,
+        "success" if config.measures_success else "return",
+        config.tasks,
+        config.episodes_per_task,
+        config.max_steps,
+        config.reset_noise,
+    )
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _Group:
     """What the runs of a method share.
 
     Attributes
@@ -186,7 +228,7 @@ class _Kind:
     origin
         Set of runs that they come from, where sets are compared.
     agent
-        Registered name.
+        Name of the agent.
     older
         Whether they do not store all settings; what the defaults were is then not known.
     settings
@@ -198,38 +240,51 @@ class _Kind:
     older: bool
     settings: str
 
-    def sibling(self, other: _Kind) -> bool:
+    def sibling(self, other: _Group) -> bool:
         """Whether the other one is the same agent with other settings."""
         return (self.origin, self.agent, self.older) == (other.origin, other.agent, other.older)
 
 
-def _study(protocol: Protocol, records: list[RunRecord]) -> Study:
-    groups: dict[_Kind, list[RunRecord]] = {}
-    for record in records:
-        config = record.config
+def _study(protocol: Protocol, runs: list[RunRecord]) -> Study:
+    groups: dict[_Group, list[RunRecord]] = {}
+    for run in runs:
+        config = run.config
         settings = json.dumps(config.agent_options, sort_keys=True)
-        kind = _Kind(record.origin, config.agent, config.resolved is None, settings)
-        groups.setdefault(kind, []).append(record)
+        group = _Group(run.origin, config.agent, config.resolved is None, settings)
+        groups.setdefault(group, []).append(run)
     notes: list[str] = []
     methods = []
-    for kind, runs in groups.items():
-        siblings = [others for other, others in groups.items() if kind.sibling(other)]
-        varied = _varied(runs, siblings)
+    for group, members in groups.items():
+        siblings = [others for other, others in groups.items() if group.sibling(other)]
+        varied = _varied(members, siblings)
         # Older runs are a method of their own where there are others: nobody knows if they fit.
-        unsure = kind.older and any(
-            (other.agent, other.older) == (kind.agent, False) for other in groups
+        unsure = group.older and any(
+            (other.agent, other.older) == (group.agent, False) for other in groups
         )
-        label = _label(kind, varied, unsure)
-        if kind.older:
+        paths = [path for others in siblings for path in others[0].config.agent_options]
+        label = _label(group, varied, short_names(paths), unsure)
+        if group.older:
             notes.append(
                 f"{label}: its runs store the options given but not the defaults of their time, "
                 "which may differ from run to run"
             )
-        kept = _one_a_seed(label, runs, notes)
-        methods.append(Method(label, kind.agent, runs[0].config.agent_options, varied, kept))
-    order = {name: place for place, name in enumerate(AGENTS)}
-    methods.sort(key=lambda method: (order[method.agent], _sortable(method.varied), method.label))
-    return Study(protocol, tuple(_unique(methods)), tuple(notes))
+        kept = _one_a_seed(label, members, notes)
+        methods.append(Method(label, group.agent, members[0].config.agent_options, varied, kept))
+    methods.sort(key=lambda method: (_rank(method.agent), _sortable(method.varied), method.label))
+    return Study(protocol, tuple(_unique(methods, notes)), tuple(notes))
+
+
+def _rank(agent: str) -> tuple[int, int, str]:
+    """Where an agent stands in tables."""
+    if agent in NOT_LEARNING:
+        return len(FAMILIES) + 1, NOT_LEARNING.index(agent), agent
+    for number, family in enumerate(FAMILIES):
+        strategy = agent.removeprefix(f"{family}-")
+        if agent == family or (family == "oa" and agent.startswith("oa-")):
+            return number, 0, agent
+        if strategy in STRATEGIES:
+            return number, STRATEGIES.index(strategy), agent
+    return len(FAMILIES), 0, agent
 
 
 def _plainest(runs: list[RunRecord]) -> bool:
@@ -241,7 +296,8 @@ def _varied(runs: list[RunRecord], siblings: list[list[RunRecord]]) -> dict[str,
     """Return the settings that tell a method from its siblings.
 
     Those are compared with the agent as it is, which has no such settings itself, or with each
-    other where nobody ran that. What lets networks know the task is always named.
+    other where nobody ran that. Settings that come with the choice of another part (those of
+    another planner) are left out unless someone asked for them.
     """
     settings = runs[0].config.agent_options
     if _plainest(runs):
@@ -249,21 +305,28 @@ def _varied(runs: list[RunRecord], siblings: list[list[RunRecord]]) -> dict[str,
     main = [others for others in siblings if _plainest(others)]
     tables = [others[0].config.agent_options for others in main or siblings]
     names = dict.fromkeys(name for table in [settings, *tables] for name in table)
-    return {
+    differing = {
         name: settings.get(name)
         for name in names
-        if (name in TELLING_OPTIONS and settings.get(name))
-        or any(json.dumps(table.get(name)) != json.dumps(settings.get(name)) for table in tables)
+        if any(json.dumps(table.get(name)) != json.dumps(settings.get(name)) for table in tables)
     }
+    asked = {name for run in runs for name in run.config.options}
+    chosen = {
+        name: value
+        for name, value in differing.items()
+        if name in asked
+        or (name in settings and not any(name.startswith(f"{part}.") for part in differing))
+    }
+    return chosen or differing
 
 
-def _label(kind: _Kind, varied: Mapping[str, Any], unsure: bool) -> str:
-    words = [kind.agent, *(f"{name}={plain(value)}" for name, value in varied.items())]
+def _label(group: _Group, varied: Mapping[str, Any], short: Mapping[str, str], unsure: bool) -> str:
+    words = [group.agent, *(f"{short[name]}={plain(value)}" for name, value in varied.items())]
     text = " ".join(words)
     if len(text) > LONGEST_LABEL:
         text = f"{text[: LONGEST_LABEL - 1]}…"
-    if kind.origin:
-        text = f"{kind.origin}: {text}"
+    if group.origin:
+        text = f"{group.origin}: {text}"
     return f"{text} (settings not stored)" if unsure else text
 
 
@@ -289,12 +352,30 @@ def _sortable(varied: Mapping[str, Any]) -> list[tuple[bool, float, str]]:
     ]
 
 
-def _unique(methods: list[Method]) -> list[Method]:
-    """Give a number to labels that are the same once they are cut."""
-    seen: dict[str, int] = {}
-    found = []
+def _unique(methods: list[Method], notes: list[str]) -> list[Method]:
+    """Tell methods of one label apart: some are cut, some had defaults of other versions."""
+    named: dict[str, list[Method]] = {}
+    numbered = []
     for method in methods:
-        count = seen[method.label] = seen.get(method.label, 0) + 1
-        label = method.label if count == 1 else f"{method.label} #{count}"
-        found.append(Method(label, method.agent, method.settings, method.varied, method.runs))
-    return found
+        same = named.setdefault(method.label, [])
+        same.append(method)
+        if len(same) > 1:
+            notes.append(_difference_note(f"{method.label} #{len(same)}", same[0], method))
+            method = replace(method, label=f"{method.label} #{len(same)}")
+        numbered.append(method)
+    return numbered
+
+
+def _difference_note(label: str, first: Method, other: Method) -> str:
+    paths = dict.fromkeys([*first.settings, *other.settings])
+    differing = [
+        f"{path} {_shown(other.settings, path)} (there {_shown(first.settings, path)})"
+        for path in paths
+        if _shown(first.settings, path) != _shown(other.settings, path)
+    ]
+    more = f" and {len(differing) - 5} more" if len(differing) > 5 else ""
+    return f"{label} differs from {first.label} in {', '.join(differing[:5])}{more}"
+
+
+def _shown(settings: Mapping[str, Any], path: str) -> str:
+    return plain(settings[path]) if path in settings else "not known"

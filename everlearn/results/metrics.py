@@ -1,9 +1,10 @@
 """What is measured, as pure functions on arrays.
 
 ``W`` evaluation points at times ``times[W]``, ``T`` tasks, ``p[W, T]`` success rates with NaN
-where a task had not been seen or was not evaluated. ``periods`` lists ``(task column, start,
-end)`` of every entry of the sequence, in the unit of ``times``: training episodes, or
-environment steps for the step-weighted versions.
+where a task was not evaluated. ``periods`` lists ``(task column, start, end)`` of every entry of
+the sequence, in the unit of ``times``: training episodes, or environment steps for versions that
+weigh by steps. `mean_of_seen`, `forgetting` and `forward_transfer` also take returns; regret needs
+a best value to compare with, which returns do not have.
 """
 
 from __future__ import annotations
@@ -26,8 +27,16 @@ FIRST_SHARE = 0.1
 
 
 def average_performance(p: npt.ArrayLike) -> Floats:
-    """AP(w): mean of the success rates of the tasks seen so far, ``[W]``; NaN where none is."""
-    table = _table(p)
+    """AP(w): mean of the success rates in each row, ``[W]``; NaN where there is none.
+
+    `p` has NaN for tasks that had not been seen, also where they were evaluated.
+    """
+    return mean_of_seen(_rates(p))
+
+
+def mean_of_seen(values: npt.ArrayLike) -> Floats:
+    """Mean over the tasks of each row that is not NaN, ``[W]``, of rates or of returns."""
+    table = _table(values)
     seen = ~np.isnan(table)
     count = seen.sum(axis=1)
     total = np.where(seen, table, 0.0).sum(axis=1)
@@ -62,11 +71,11 @@ def regret_eval(times: npt.ArrayLike, p: npt.ArrayLike, periods: Sequence[Period
 
     Inside a period p is linear between the evaluation points and constant before the first
     and after the last of them, so an agent that always succeeds has regret 0 and one that
-    never does has regret 1. A switch evaluates all seen tasks: where the current one had been
-    seen before, that is its value at the start of the period. NaN if some period has no
-    evaluation of its task.
+    never does has regret 1. A task is evaluated just before its period, which gives its value
+    at the start; older runs did so only for tasks that had been seen before, and are constant
+    up to the first evaluation of the others. NaN if some period has no evaluation of its task.
     """
-    times, table = _points(times, p, periods)
+    times, table = _points(times, _rates(p), periods)
     area, whole = 0.0, 0.0
     for period in periods:
         line = performance_in(times, table, period)
@@ -81,7 +90,7 @@ def regret_eval(times: npt.ArrayLike, p: npt.ArrayLike, periods: Sequence[Period
 def performance_in(
     times: npt.ArrayLike, p: npt.ArrayLike, period: Period
 ) -> tuple[Floats, Floats] | None:
-    """P of the task at hand over a period, as `regret_eval` reads it.
+    """Success rate of the task at hand over a period, as `regret_eval` reads it.
 
     Returns
     -------
@@ -132,9 +141,9 @@ def forward_transfer(
     Parameters
     ----------
     success
-        Flags of the task's first period in the sequence, in order.
+        Flags (or returns) of the task's first period in the sequence, in order.
     alone
-        Flags of the same agent trained on that task alone.
+        The same of the same agent trained on that task alone.
     budget
         Episodes of the whole period; the first ``share`` of it counts, at least one episode.
 
@@ -166,10 +175,15 @@ def _numbers(values: object, name: str) -> Floats:
     return as_numbers(values, name, flags=True).astype(np.float64, copy=False)
 
 
-def _table(p: npt.ArrayLike) -> Floats:
-    table = _numbers(p, "p")
+def _table(values: npt.ArrayLike) -> Floats:
+    table = _numbers(values, "p")
     if table.ndim != 2:
         raise InvalidInputError(f"p has shape {table.shape}; expected [points, tasks]")
+    return table
+
+
+def _rates(p: npt.ArrayLike) -> Floats:
+    table = _table(p)
     if ((table < 0) | (table > 1)).any():
         raise InvalidInputError(
             "success rates must lie between 0 and 1, or be NaN for unseen tasks"

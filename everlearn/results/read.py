@@ -1,9 +1,14 @@
-"""Many runs as one table: columns read once from the JSONL, then from a cache beside it."""
+"""Run folders as data: where they are, what their lines say, and how far each run came.
+
+Reads files and nothing else: an agent, a world or a task is a name here, so runs of any of them
+can be read on a machine that has none of them installed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+import json
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,35 +16,146 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.runs import snapshots
 from everlearn.runs.config import RunConfig
-from everlearn.runs.folder import CHECKPOINTS, CONFIG, METRICS, read_lines
-from everlearn.runs.metrics_file import KINDS, Line
-from everlearn.support.archive import load_archive, save_archive
-from everlearn.support.errors import DamagedFileError, InvalidInputError
+from everlearn.runs.metrics_file import (
+    CONFIG,
+    ENVIRONMENT,
+    KINDS,
+    METRICS,
+    SINGLE,
+    Line,
+    read_lines,
+    snapshot_name,
+    snapshot_names,
+)
+from everlearn.runs.schedule import evaluation_episodes, seen_tasks
+from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
 from everlearn.support.lock import is_locked
 
-CACHE, CACHE_KIND, CACHE_VERSION = ".columns", "metrics-columns", 1
-
+Floats = npt.NDArray[np.float64]
 Columns = dict[str, npt.NDArray[Any]]
+"""Lines of one kind as arrays by the names of their values; NaN where a line lacks a number."""
 
 
 @dataclass(frozen=True, eq=False)
-class RunTable:
-    """Runs side by side.
+class Evaluations:
+    """A run's evaluations as a table.
 
     Attributes
     ----------
-    runs, configs
-        Folder and config of each.
-    columns
-        For each kind of line its columns, all runs one after another, and a column ``run``
-        with the run's place in `runs`. Numbers that a line lacks are NaN.
+    tasks
+        Names of the columns of `values`, in the order of learning.
+    episodes, steps
+        When, ``[W]``, in both units of time.
+    values
+        Success rates, or mean returns where the world measures these, ``[W, T]``; NaN where a task
+        was not evaluated.
+    seen
+        Whether the task had been trained by then, ``[W, T]``.
     """
 
-    runs: tuple[Path, ...]
-    configs: tuple[RunConfig, ...]
-    columns: dict[str, Columns]
+    tasks: tuple[str, ...]
+    episodes: Floats
+    steps: Floats
+    values: Floats
+    seen: npt.NDArray[np.bool_]
+
+    @property
+    def values_of_seen(self) -> Floats:
+        """The values with NaN also where a task's training was still to begin."""
+        return np.where(self.seen, self.values, np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class RunRecord:
+    """A run that was read.
+
+    Attributes
+    ----------
+    folder, config
+        Where it is, and what it is.
+    columns
+        Its lines by kind: ``episode``, ``eval`` and ``model``.
+    evaluations
+        The ``eval`` lines as a table.
+    alone
+        Runs of single tasks that lie below it, by task; forward transfer compares with them.
+    environment
+        Versions and machine, as far as its folder says.
+    origin
+        Name of the set that it belongs to, where sets are compared.
+    """
+
+    folder: Path
+    config: RunConfig
+    columns: Mapping[str, Columns]
+    evaluations: Evaluations
+    alone: Mapping[str, RunRecord]
+    environment: Mapping[str, Any]
+    origin: str = ""
+
+    def episode_column(self, name: str) -> npt.NDArray[Any]:
+        """One value of every training episode, in order; empty before the first episode."""
+        return self.columns["episode"].get(name, np.zeros(0))
+
+    @property
+    def episodes(self) -> int:
+        """Training episodes that it has."""
+        return len(self.episode_column("episode"))
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of its training."""
+        return int(np.sum(self.episode_column("length")))
+
+    @property
+    def missing_evaluations(self) -> int:
+        """Evaluations that were due by its last episode and are not there.
+
+        Not that before the first episode, which older runs do not have.
+        """
+        present = set(self.evaluations.episodes.astype(int))
+        return sum(done not in present for done in range(1, self.episodes + 1) if self._due(done))
+
+    @property
+    def finished(self) -> bool:
+        """Whether all its episodes are there, and the evaluation after the last if one is due."""
+        last = self.config.episodes
+        if self.episodes < last:
+            return False
+        return not self._due(last) or last in self.evaluations.episodes
+
+    @property
+    def evaluated_at_start(self) -> bool:
+        """Whether it was evaluated before training, so that evaluated regret starts measured."""
+        return 0 in self.evaluations.episodes
+
+    @property
+    def state(self) -> str:
+        """How far it came, in words."""
+        words = []
+        if self.episodes < self.config.episodes:
+            words.append(f"unfinished: {self.episodes} of {self.config.episodes} episodes")
+        if missing := self.missing_evaluations:
+            words.append(f"{missing} {'evaluation' if missing == 1 else 'evaluations'} missing")
+        return "; ".join(words) or "finished"
+
+    @property
+    def training_seconds(self) -> float:
+        """Time spent in training episodes; NaN if an episode does not say."""
+        return self._seconds("episode")
+
+    @property
+    def evaluation_seconds(self) -> float:
+        """Time spent in evaluations; NaN if one does not say, as in older runs."""
+        return self._seconds("eval")
+
+    def _seconds(self, kind: str) -> float:
+        seconds = self.columns[kind].get("seconds")
+        return math.nan if seconds is None else float(np.sum(seconds))
+
+    def _due(self, done: int) -> bool:
+        return evaluation_episodes(self.config, done) > 0
 
 
 def find_runs(root: str | Path) -> list[Path]:
@@ -49,58 +165,119 @@ def find_runs(root: str | Path) -> list[Path]:
     )
 
 
-def is_last(taken: list[str], config: RunConfig) -> bool:
+def is_last(snapshots: list[str], config: RunConfig) -> bool:
     """Whether the newest of a run's snapshots, by their names, is the one at its end."""
-    return bool(taken) and taken[-1] == snapshots.RunState(config.episodes).name
+    return bool(snapshots) and snapshots[-1] == snapshot_name(config.episodes, evaluated=True)
 
 
 def run_state(run: Path, config: RunConfig) -> str:
     """Say whether a run is running, finished or stopped, and where."""
     if is_locked(run):
         return "running"
-    taken = snapshots.names(run / CHECKPOINTS)
-    if is_last(taken, config):
+    snapshots = snapshot_names(run)
+    if is_last(snapshots, config):
         return "finished"
-    done = int(taken[-1].partition("-")[0]) if taken else 0
+    done = int(snapshots[-1].partition("-")[0]) if snapshots else 0
     return f"stopped after episode {done} of {config.episodes}"
 
 
-def read_run(run: str | Path) -> dict[str, Columns]:
-    """Columns of a run's metrics by kind of line.
+def read_runs(paths: Iterable[str | Path], origin: str = "") -> tuple[list[RunRecord], list[str]]:
+    """Read the runs at or below some folders; `origin` names their set.
 
-    They are cached in the run's folder, for as long as the metrics file stays as it is.
+    Returns
+    -------
+    runs, left_out
+        The runs, and a line about each that could not be read.
+
+    Raises
+    ------
+    InvalidInputError
+        A folder does not exist or has no run, or none of the runs can be read.
     """
+    folders: dict[Path, None] = {}
+    for root in map(Path, paths):
+        if not root.exists():
+            raise InvalidInputError(f"there is no {root}; give folders of runs, or above them")
+        below = [folder for folder in find_runs(root) if folder.parent.name != SINGLE]
+        if not below:
+            raise InvalidInputError(
+                f"{root} holds no run: no folder at or below it has {CONFIG} and {METRICS}; give "
+                "the folder of a run or of a sweep"
+            )
+        folders |= dict.fromkeys(below)
+    runs, left_out = [], []
+    for folder in folders:
+        try:
+            runs.append(read_run(folder, origin))
+        except (EverlearnError, OSError) as error:  # one unreadable run must not hide the others
+            left_out.append(f"{folder}: {error}")
+    if not runs:
+        reasons = "; ".join(left_out[:3]) or "no folder was given"
+        raise InvalidInputError(f"there is no run to report on: {reasons}")
+    return runs, left_out
+
+
+def read_run(run: str | Path, origin: str = "") -> RunRecord:
+    """Read one run of the set `origin`, and the runs of its tasks alone if there are any."""
     folder = Path(run)
-    if not (folder / METRICS).exists():
-        raise InvalidInputError(f"{folder} holds no run: it has no {METRICS}; give a run's folder")
-    status = (folder / METRICS).stat()
-    key = [status.st_size, status.st_mtime_ns]
-    try:
-        arrays, meta = load_archive(folder / CACHE, CACHE_KIND, CACHE_VERSION)
-        if meta["key"] == key:
-            return _unpacked(arrays)
-    except (FileNotFoundError, DamagedFileError):
-        pass  # a cache can be made again
-    lines, _ = read_lines(folder / METRICS)
-    columns = {kind: _columns([line for line in lines if line["kind"] == kind]) for kind in KINDS}
-    packed = {f"{kind}/{name}": a for kind, part in columns.items() for name, a in part.items()}
-    with suppress(OSError):  # a folder that cannot be written can still be read
-        save_archive(folder / CACHE, CACHE_KIND, CACHE_VERSION, packed, {"key": key})
-    return columns
+    columns = read_columns(folder)
+    config = RunConfig.read(folder / CONFIG)
+    if (columns["episode"].get("length", np.ones(1)) < 1).any():
+        raise DamagedFileError(f"{folder / METRICS} has an episode of no steps; restore it")
+    return RunRecord(
+        folder,
+        config,
+        columns,
+        evaluation_table(config, columns["eval"]),
+        {
+            task: read_run(folder / SINGLE / task)
+            for task in dict.fromkeys(config.tasks)
+            if (folder / SINGLE / task / METRICS).exists()
+        },
+        _environment(folder / ENVIRONMENT),
+        origin,
+    )
 
 
-def read_runs(runs: Iterable[str | Path]) -> RunTable:
-    """Read many runs into one table."""
-    folders = tuple(Path(run) for run in runs)
-    parts: dict[str, list[Columns]] = {kind: [] for kind in KINDS}
-    for place, folder in enumerate(folders):
-        for kind, columns in read_run(folder).items():
-            rows = len(next(iter(columns.values()))) if columns else 0
-            if rows:
-                parts[kind].append({"run": np.full(rows, place), **columns})
-    joined = {kind: _joined(some) for kind, some in parts.items()}
-    configs = tuple(RunConfig.read(folder / CONFIG) for folder in folders)
-    return RunTable(folders, configs, joined)
+def read_columns(run: str | Path) -> dict[str, Columns]:
+    """Columns of a run's metrics by kind of line."""
+    file = Path(run) / METRICS
+    if not file.exists():
+        raise InvalidInputError(f"{run} holds no run: it has no {METRICS}; give a run's folder")
+    lines, _ = read_lines(file)
+    by_kind: dict[str, list[Line]] = {kind: [] for kind in KINDS}
+    for line in lines:
+        by_kind[line["kind"]].append(line)
+    return {kind: _columns(some) for kind, some in by_kind.items()}
+
+
+def evaluation_table(config: RunConfig, columns: Columns) -> Evaluations:
+    """Make a table of a run's ``eval`` columns."""
+    tasks = tuple(dict.fromkeys(config.tasks))
+    if not columns:
+        times, values = np.zeros(0), np.zeros((0, len(tasks)))
+        return Evaluations(tasks, times, times, values, values.astype(bool))
+    measured = "success_rate" if config.measures_success else "mean_return"
+    if measured not in columns:
+        raise DamagedFileError(
+            f"the evaluations of the run have no {measured}, which its world measures; use the "
+            "config that they were written with"
+        )
+    column_of = {task: column for column, task in enumerate(tasks)}
+    if unknown := set(columns["task"]) - set(column_of):
+        raise DamagedFileError(
+            f"the metrics have evaluations of {sorted(unknown)[0]!r}, which is no task of the run; "
+            "use the config that they were written with"
+        )
+    episodes, rows = np.unique(columns["episode"], return_inverse=True)
+    steps, values = np.zeros(len(episodes)), np.full((len(episodes), len(tasks)), np.nan)
+    steps[rows] = columns["step"]
+    if (np.diff(steps) < 0).any():
+        raise DamagedFileError("the evaluations of the run are not in the order of its steps")
+    values[rows, [column_of[task] for task in columns["task"]]] = columns[measured]
+    counts = [len(seen_tasks(config, int(done))) for done in episodes]
+    seen = np.arange(len(tasks)) < np.array(counts)[:, None]
+    return Evaluations(tasks, episodes.astype(np.float64), steps, values, seen)
 
 
 def _columns(lines: list[Line]) -> Columns:
@@ -109,27 +286,17 @@ def _columns(lines: list[Line]) -> Columns:
 
 
 def _column(values: list[Any]) -> npt.NDArray[Any]:
-    kinds = {type(value) for value in values}
-    if kinds == {str}:
+    types = set(map(type, values))
+    if types == {str}:
         return np.array(values)
-    if kinds in ({bool}, {int}):
-        return np.array(values, dtype=bool if kinds == {bool} else np.int64)
+    if types in ({bool}, {int}):
+        return np.array(values, dtype=bool if types == {bool} else np.int64)
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
-def _unpacked(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Columns]:
-    columns: dict[str, Columns] = {kind: {} for kind in KINDS}
-    for path, array in arrays.items():
-        kind, _, name = path.partition("/")
-        columns[kind][name] = array
-    return columns
-
-
-def _joined(parts: list[Columns]) -> Columns:
-    names = dict.fromkeys(name for part in parts for name in part)
-    return {
-        name: np.concatenate(
-            [part[name] if name in part else np.full(len(part["run"]), np.nan) for part in parts]
-        )
-        for name in names
-    }
+def _environment(file: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}  # nothing is computed from it, and the page says that it is not known
+    return values if isinstance(values, dict) else {}

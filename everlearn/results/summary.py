@@ -1,75 +1,137 @@
-"""A run's numbers: its lines as arrays, and what `metrics.py` makes of them."""
+"""A run's numbers: what `metrics.py` makes of its lines, in total and by task."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from everlearn.results import metrics
-from everlearn.results.read import Columns, read_run
+from everlearn.results.read import RunRecord, read_run
 from everlearn.runs.config import EvaluationSchedule, RunConfig
-from everlearn.runs.folder import CONFIG, METRICS, SINGLE
-from everlearn.support.errors import DamagedFileError
+from everlearn.runs.metrics_file import SINGLE
 
-
-@dataclass(frozen=True, eq=False)
-class Evaluations:
-    """A run's evaluations as arrays.
-
-    Attributes
-    ----------
-    tasks
-        Names of the columns of `p`, in the order of learning.
-    episodes, steps
-        When, ``[W]``, in both units of time.
-    p
-        Success rates ``[W, T]``; NaN where a task had not been seen.
-    """
-
-    tasks: tuple[str, ...]
-    episodes: metrics.Floats
-    steps: metrics.Floats
-    p: metrics.Floats
+Scores = dict[str, float]
+"""A metric by task."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The numbers of one run; NaN where the run does not say."""
+    """The numbers of one run; NaN where the run does not say, or its world does not measure."""
 
-    average_performance: float
-    regret_online: float
-    regret_online_steps: float
-    regret_eval: float
-    regret_eval_steps: float
-    forgetting: float
-    forward_transfer: float
-    transfer_by_task: dict[str, float]
+    average_performance: float = math.nan
+    regret_online: float = math.nan
+    regret_online_steps: float = math.nan
+    regret_eval: float = math.nan
+    regret_eval_steps: float = math.nan
+    average_return: float = math.nan
+    """Mean return in the last evaluation, over the tasks seen."""
+    training_return: float = math.nan
+    """Mean return of the training episodes."""
+    forgetting: float = math.nan
+    forward_transfer: float = math.nan
+    transfer_by_task: Scores = field(default_factory=dict)
 
 
-def evaluations(config: RunConfig, columns: Columns) -> Evaluations:
-    """Make arrays of a run's ``eval`` columns."""
-    tasks = tuple(dict.fromkeys(config.tasks))
-    if not columns:
-        none = np.zeros(0)
-        return Evaluations(tasks, none, none, np.zeros((0, len(tasks))))
-    episodes, rows = np.unique(columns["episode"], return_inverse=True)
-    steps, p = np.zeros(len(episodes)), np.full((len(episodes), len(tasks)), np.nan)
-    place = {task: column for column, task in enumerate(tasks)}
-    if unknown := set(columns["task"]) - set(place):
-        raise DamagedFileError(
-            f"the metrics have evaluations of {sorted(unknown)[0]!r}, which is no task of the run; "
-            "use the config that they were written with"
+@dataclass(frozen=True)
+class Metric:
+    """A number that tables show.
+
+    Attributes
+    ----------
+    name
+        As `Summary` has it.
+    heading
+        Above its column.
+    better
+        Which direction is better.
+    scores
+        Its value by task in a run; their mean is the run's number.
+    """
+
+    name: str
+    heading: str
+    better: Literal["up", "down"]
+    scores: Callable[[RunRecord], Scores]
+
+    @property
+    def titled(self) -> str:
+        """The heading with an arrow to the better side."""
+        return f"{self.heading} {'↑' if self.better == 'up' else '↓'}"
+
+
+def summarize(run: str | Path | RunRecord) -> Summary:
+    """Compute a run's numbers; reads it if a folder is given."""
+    if not isinstance(run, RunRecord):
+        run = read_run(run)
+    table = run.evaluations
+    steps = run.episode_column("step")
+    # What was trained since the last evaluation is not measured by it.
+    measured = steps[: int(table.episodes[-1])] if len(table.episodes) else steps[:0]
+    by_episodes = periods(run.config, measured, by_steps=False)
+    transfer = _forward_transfer(run)
+    shared = {
+        "forgetting": metrics.forgetting(table.episodes, table.values, by_episodes),
+        "forward_transfer": float(np.mean(list(transfer.values()))) if transfer else math.nan,
+    }
+    means = metrics.mean_of_seen(table.values_of_seen)
+    last = float(means[-1]) if len(means) else math.nan
+    if not run.config.measures_success:
+        returns = run.episode_column("return")
+        return Summary(
+            average_return=last,
+            training_return=float(np.mean(returns)) if len(returns) else math.nan,
+            transfer_by_task=transfer,
+            **shared,
         )
-    steps[rows] = columns["step"]
-    p[rows, [place[task] for task in columns["task"]]] = columns["success_rate"]
-    return Evaluations(tasks, episodes.astype(np.float64), steps, p)
+    success, lengths = run.episode_column("success"), run.episode_column("length")
+    by_steps = periods(run.config, measured, by_steps=True)
+    return Summary(
+        average_performance=last,
+        regret_online=metrics.regret_online(success),
+        regret_online_steps=metrics.regret_online(success, lengths),
+        regret_eval=metrics.regret_eval(table.episodes, table.values, by_episodes),
+        regret_eval_steps=metrics.regret_eval(table.steps, table.values, by_steps),
+        transfer_by_task=transfer,
+        **shared,
+    )
 
 
-def periods(config: RunConfig, episode_steps: np.ndarray, by_steps: bool) -> list[metrics.Period]:
+def result_lines(summary: Summary) -> list[str]:
+    """Return a run's numbers, for the end of a command."""
+    shown = {
+        "average performance": summary.average_performance,
+        "regret, online": summary.regret_online,
+        "regret, evaluated": summary.regret_eval,
+        "regret, evaluated, over steps": summary.regret_eval_steps,
+        "average return": summary.average_return,
+        "training return": summary.training_return,
+        "forgetting": summary.forgetting,
+        "forward transfer": summary.forward_transfer,
+    }
+    return [f"{name}: {value:.3f}" for name, value in shown.items() if not math.isnan(value)]
+
+
+def scores_of(run: RunRecord, metric: Metric) -> Scores:
+    """Scores of a metric by task; empty where the run does not say all of them.
+
+    A task that comes again in the sequence has one for every period where the metric is about
+    periods. Regret over steps weighs periods by their length, so that it is one score of the
+    whole run.
+    """
+    scores = metric.scores(run)
+    return {} if any(math.isnan(value) for value in scores.values()) else scores
+
+
+def periods(
+    config: RunConfig, episode_steps: npt.NDArray[np.generic], by_steps: bool
+) -> list[metrics.Period]:
     """Periods of the entries of the sequence that have begun.
 
     Parameters
@@ -83,45 +145,24 @@ def periods(config: RunConfig, episode_steps: np.ndarray, by_steps: bool) -> lis
     """
     tasks = list(dict.fromkeys(config.tasks))
     clock = np.concatenate([[0.0], episode_steps]) if by_steps else None
-    found = []
+    begun = []
     for entry, task in enumerate(config.tasks):
         start = entry * config.episodes_per_task
         end = min(start + config.episodes_per_task, len(episode_steps))
         if end > start:
             span = (start, end) if clock is None else (clock[start], clock[end])
-            found.append((tasks.index(task), float(span[0]), float(span[1])))
-    return found
+            begun.append((tasks.index(task), float(span[0]), float(span[1])))
+    return begun
 
 
-def summarize(run: str | Path) -> Summary:
-    """Read a run, and the runs of its tasks alone if there are any, and compute its numbers."""
-    folder = Path(run)
-    return summary_of(folder, RunConfig.read(folder / CONFIG), read_run(folder))
-
-
-def summary_of(folder: Path, config: RunConfig, columns: dict[str, Columns]) -> Summary:
-    """Compute the numbers of a run that has been read; `folder` may hold its tasks alone."""
-    table, training = evaluations(config, columns["eval"]), columns["episode"]
-    success = training.get("success", np.zeros(0, bool))
-    lengths = training.get("length", np.zeros(0, int))
-    steps = training.get("step", np.zeros(0, int))
-    # What was trained since the last evaluation is not measured by it.
-    known = steps[: int(table.episodes[-1])] if len(table.episodes) else steps[:0]
-    by_episodes = periods(config, known, by_steps=False)
-    transfer = _transfer(folder, config, success)
-    curve = metrics.average_performance(table.p)
-    return Summary(
-        average_performance=float(curve[-1]) if len(curve) else math.nan,
-        regret_online=metrics.regret_online(success),
-        regret_online_steps=metrics.regret_online(success, lengths),
-        regret_eval=metrics.regret_eval(table.episodes, table.p, by_episodes),
-        regret_eval_steps=metrics.regret_eval(
-            table.steps, table.p, periods(config, known, by_steps=True)
-        ),
-        forgetting=metrics.forgetting(table.episodes, table.p, by_episodes),
-        forward_transfer=float(np.mean(list(transfer.values()))) if transfer else math.nan,
-        transfer_by_task=transfer,
-    )
+def entry_names(tasks: Iterable[str]) -> list[str]:
+    """Names of the entries of a sequence: a task that comes again gets a number."""
+    seen: dict[str, int] = {}
+    names = []
+    for task in tasks:
+        seen[task] = seen.get(task, 0) + 1
+        names.append(task if seen[task] == 1 else f"{task} ({seen[task]})")
+    return names
 
 
 def single_task_configs(config: RunConfig) -> dict[str, RunConfig]:
@@ -150,28 +191,86 @@ def single_task_folder(run: str | Path, task: str) -> Path:
     return Path(run) / SINGLE / task
 
 
-def _transfer(folder: Path, config: RunConfig, success: np.ndarray) -> dict[str, float]:
+def _final_values(run: RunRecord) -> Scores:
+    table = run.evaluations
+    if not len(table.episodes):
+        return {}
+    return dict(zip(table.tasks, map(float, table.values_of_seen[-1]), strict=True))
+
+
+def _by_entry(
+    run: RunRecord, column: str, score: Callable[[npt.NDArray[np.generic]], float]
+) -> Scores:
+    """Score the training episodes of every entry of the sequence."""
+    values, length = run.episode_column(column), run.config.episodes_per_task
+    return {
+        name: score(values[entry * length : (entry + 1) * length])
+        for entry, name in enumerate(entry_names(run.config.tasks))
+    }
+
+
+def _online_regret(run: RunRecord) -> Scores:
+    return _by_entry(run, "success", metrics.regret_online)
+
+
+def _training_returns(run: RunRecord) -> Scores:
+    def mean(returns: npt.NDArray[np.generic]) -> float:
+        return float(np.mean(returns.astype(np.float64))) if len(returns) else math.nan
+
+    return _by_entry(run, "return", mean)
+
+
+def _evaluated_regret(run: RunRecord) -> Scores:
+    table = run.evaluations
+    spans = periods(run.config, run.episode_column("step"), by_steps=False)
+    return {
+        name: metrics.regret_eval(table.episodes, table.values, [span])
+        for name, span in zip(entry_names(run.config.tasks), spans, strict=False)
+    }
+
+
+def _evaluated_regret_over_steps(run: RunRecord) -> Scores:
+    return {"all tasks": summarize(run).regret_eval_steps}
+
+
+def _forgetting(run: RunRecord) -> Scores:
+    table = run.evaluations
+    spans = periods(run.config, run.episode_column("step"), by_steps=False)
+    by_column = metrics.forgetting_by_task(table.episodes, table.values, spans)
+    return {table.tasks[column]: value for column, value in by_column.items()}
+
+
+def _forward_transfer(run: RunRecord) -> Scores:
     """Forward transfer of every task whose run alone is there."""
-    found = {}
-    for task, single in single_task_configs(config).items():
-        alone = single_task_folder(folder, task)
-        if not (alone / METRICS).exists() or RunConfig.read(alone / CONFIG).differences(single):
+    config = run.config
+    column = "success" if config.measures_success else "return"
+    values = run.episode_column(column)
+    transfer = {}
+    for task, wanted in single_task_configs(config).items():
+        alone = run.alone.get(task)
+        if alone is None or alone.config.differences(wanted):
             continue  # not run, or left from a run with other settings
         start = config.tasks.index(task) * config.episodes_per_task
-        flags = read_run(alone)["episode"].get("success", np.zeros(0, bool))
-        found[task] = metrics.forward_transfer(
-            success[start : start + config.episodes_per_task], flags, config.episodes_per_task
+        transfer[task] = metrics.forward_transfer(
+            values[start : start + config.episodes_per_task],
+            alone.episode_column(column),
+            config.episodes_per_task,
         )
-    return found
+    return transfer
 
 
-def result_lines(summary: Summary) -> list[str]:
-    """Return a run's numbers, for the end of a command."""
-    shown = {
-        "average performance": summary.average_performance,
-        "regret, online": summary.regret_online,
-        "regret, evaluated": summary.regret_eval,
-        "forgetting": summary.forgetting,
-        "forward transfer": summary.forward_transfer,
-    }
-    return [f"{name}: {value:.3f}" for name, value in shown.items() if not math.isnan(value)]
+SUCCESS_METRICS = (
+    Metric("average_performance", "AP", "up", _final_values),
+    Metric("regret_online", "regret online", "down", _online_regret),
+    Metric("regret_eval", "regret over episodes", "down", _evaluated_regret),
+    Metric("regret_eval_steps", "regret over steps", "down", _evaluated_regret_over_steps),
+    Metric("forgetting", "forgetting", "down", _forgetting),
+    Metric("forward_transfer", "transfer", "up", _forward_transfer),
+)
+RETURN_METRICS = (
+    Metric("average_return", "return", "up", _final_values),
+    Metric("training_return", "return in training", "up", _training_returns),
+    Metric("forgetting", "forgetting", "down", _forgetting),
+    Metric("forward_transfer", "transfer", "up", _forward_transfer),
+)
+"""What tables show of worlds that measure success, and of those that measure returns."""

@@ -1,4 +1,8 @@
-"""Everything that decides a run, as one frozen value that survives a trip through JSON."""
+"""Everything that decides a run, as one frozen value that survives a trip through JSON.
+
+Pure data: agents, worlds and tasks are names here, and only whoever executes the run looks them up.
+So a config can be read where its agent, its world or the simulator is not installed.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +12,37 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from everlearn.agents import AGENTS
-from everlearn.continual_bench import PAPER_TASKS, TASKS
-from everlearn.continual_bench.env import MAX_RESET_NOISE, MAX_STEPS
+from everlearn.runs.legacy import upgraded
 from everlearn.support.checks import check_number, check_whole
+from everlearn.support.command_line import internal
 from everlearn.support.errors import InvalidInputError, UnknownNameError, given
+from everlearn.support.words import did_you_mean
 
 MAX_SEED = 2**64 - 1
 
-VERSION = 1
-"""Version of the JSON form; readers refuse what is newer."""
+VERSION = 2
+"""Version of the JSON form; older ones are upgraded, newer ones refused."""
 
-LIVE_SETTINGS = ("checkpoint_seconds", "tensorboard", "wandb")
+PAPER_TASKS = (
+    "pick-place",
+    "button-press",
+    "door-open",
+    "peg-unplug",
+    "window-close",
+    "faucet-close",
+)
+"""Tasks of Continual Bench in the order in which the paper learns them."""
+
+LIVE_SETTINGS = ("snapshot_seconds", "tensorboard", "wandb", "imports")
 """Settings that change nothing in what a run computes, so a resumed run may change them."""
 
-RUN_SETTINGS = ("seed", "threads")
-"""What a run decides, and not the settings of an agent."""
-
-SHARES = ("threads", "evaluators")
+MACHINE_SETTINGS = ("threads", "evaluators")
 """Settings whose None is decided by the machine when a run starts."""
+
+RECORDED = ("resolved", "told", "given", "measure")
+"""Fields that a run fills in when it starts, from its agent and its world."""
 
 MAX_EVALUATORS, MANY_EPISODES = 4, 100
 """How many processes evaluate at most, and for how many episodes it is worth to start some."""
@@ -36,24 +50,16 @@ MAX_EVALUATORS, MANY_EPISODES = 4, 100
 
 @dataclass(frozen=True)
 class EvaluationSchedule:
-    """When seen tasks are evaluated, and how often each.
-
-    Attributes
-    ----------
-    every
-        Episodes between evaluations inside a task's period; 0 for none inside.
-    episodes
-        Episodes a task at those.
-    boundary_episodes
-        Episodes a task at every switch and at the end of the run; 0 for none there.
-    heldout
-        Transitions a task in the fixed sets that measure a world model's error; 0 for none.
-    """
+    """When tasks are evaluated, and how often each."""
 
     every: int = 20
+    """Episodes between evaluations inside a task's period; 0 for none inside."""
     episodes: int = 5
+    """Episodes of each task at those."""
     boundary_episodes: int = 20
+    """Episodes of each task at every switch and at the end of the run; 0 for none there."""
     heldout: int = 1000
+    """Transitions of each task that measure a world model's error; 0 for none."""
 
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
@@ -67,75 +73,70 @@ class EvaluationSchedule:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What a run is: who learns what, for how long, and how it is measured.
-
-    Attributes
-    ----------
-    agent, options
-        Registered name, and the settings in which it differs from that name's defaults.
-    resolved
-        All settings of the agent with their values, defaults included, as the run has them;
-        filled in when it starts, and what counts from then on. None before that, and in
-        folders of everlearn 0.1.0 and before.
-    tasks
-        Names in the order of learning; a task may come again.
-    episodes_per_task
-        Training episodes of each entry of `tasks`.
-    max_steps
-        Longest episode; the environment itself ends at 500.
-    seed
-        Fans out into the named generators of agent, environment and evaluation.
-    threads
-        Threads of kernels and linear algebra; bits are promised for equal threads. None takes
-        every processor, and the run's saved config says how many that was.
-    evaluators
-        Processes that share the episodes of an evaluation, the run's own among them; each gets
-        its share of the threads. None takes one a thread, up to `MAX_EVALUATORS`, in runs with
-        at least `MANY_EPISODES` evaluation episodes, and one in others; the saved config says it.
-    preset
-        Name of the preset it was made from, for tables.
-    evaluation
-        When and how much is evaluated.
-    reset_noise
-        How far a reset spreads hand and objects, in metres.
-    checkpoint_seconds
-        Longest time between snapshots.
-    record
-        Keep every transition in the run's folder.
-    tensorboard, wandb
-        Also send the metrics there.
-    """
+    """What a run is: who learns what, for how long, and how it is measured."""
 
     agent: str = "oa"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    resolved: Mapping[str, Any] | None = None
+    """Name of the agent; `everlearn list` shows them."""
+    options: Mapping[str, Any] = internal(factory=dict)
+    """Options in which the agent differs from that name's settings, by dotted path."""
+    resolved: Mapping[str, Any] | None = internal(None)
+    """All options of the agent with their values; filled in when the run starts."""
+    world: str = "continual-bench"
+    """Name of the world: continual-bench, gym:ID, dm_control:DOMAIN-TASK, or one of yours."""
     tasks: tuple[str, ...] = PAPER_TASKS
+    """Names of the tasks in the order of learning; a task may come again."""
     episodes_per_task: int = 100
-    max_steps: int = MAX_STEPS
+    """Training episodes of each entry of the tasks."""
+    max_steps: int = 500
+    """Longest episode."""
     seed: int = 0
+    """Seed of agent, environment and evaluation."""
     threads: int | None = None
+    """Threads to compute with; every processor if not given."""
     evaluators: int | None = None
-    preset: str | None = None
+    """Processes that share an evaluation; one a thread in long runs if not given."""
+    preset: str | None = internal(None)
+    """Name of the preset that the run was made from."""
     evaluation: EvaluationSchedule = field(default_factory=EvaluationSchedule)
+    """When and how much is evaluated."""
     reset_noise: float = 0.0
-    checkpoint_seconds: float = 600.0
+    """How far resets spread the start of an episode, in the world's units."""
+    snapshot_seconds: float = 600.0
+    """Longest time between snapshots, in seconds."""
     record: bool = True
+    """Keep every transition in the run's folder."""
     tensorboard: bool = False
+    """Also write TensorBoard events."""
     wandb: bool = False
+    """Also send the metrics to Weights & Biases."""
+    imports: tuple[str, ...] = internal(())
+    """Modules with agents, tasks or worlds of your own, imported before the run."""
+    told: tuple[str, ...] | None = internal(None)
+    """What the agent is told of tasks; filled in when the run starts."""
+    given: tuple[str, ...] | None = internal(None)
+    """What the agent is given beside observations and rewards; filled in when the run starts."""
+    measure: Literal["success", "return"] | None = internal(None)
+    """Whether success or return is measured; filled in when the run starts."""
 
     def __post_init__(self) -> None:
-        AGENTS.get(self.agent)
-        if isinstance(self.tasks, str) or not isinstance(self.tasks, (tuple, list)):
-            raise InvalidInputError(f"tasks is {self.tasks!r}; expected a list of task names")
+        for name in ("agent", "world"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise InvalidInputError(f"{name} is {given(getattr(self, name))}; expected a name")
+        self._set_words("tasks")
+        self._set_words("imports")
         if not self.tasks:
-            raise InvalidInputError(f"no tasks given; expected some of: {', '.join(TASKS)}")
-        for task in self.tasks:
-            TASKS.get(task)
-        object.__setattr__(self, "tasks", tuple(self.tasks))
+            raise InvalidInputError("no tasks given; expected at least one name")
+        for name in ("told", "given"):
+            if getattr(self, name) is not None:
+                self._set_words(name)
+        if self.measure not in (None, "success", "return"):
+            raise InvalidInputError(
+                f"measure is {given(self.measure)}; expected 'success' or 'return'"
+            )
         check_whole("episodes_per_task", self.episodes_per_task, 1)
-        check_whole("max_steps", self.max_steps, 1, MAX_STEPS)
+        check_whole("max_steps", self.max_steps, 1)
         check_whole("seed", self.seed, 0, MAX_SEED)
-        for name in ("threads", "evaluators"):
+        for name in MACHINE_SETTINGS:
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), 1)
         if self.preset is not None and not _is_word(self.preset):
@@ -146,26 +147,41 @@ class RunConfig:
             raise InvalidInputError(
                 f"evaluation is {self.evaluation!r}; expected an EvaluationSchedule"
             )
-        check_number("reset_noise", self.reset_noise, 0.0, MAX_RESET_NOISE)
-        check_number("checkpoint_seconds", self.checkpoint_seconds, 0.0, float("inf"))
+        check_number("reset_noise", self.reset_noise, 0.0, float("inf"))
+        check_number("snapshot_seconds", self.snapshot_seconds, 0.0, float("inf"))
         for name in ("record", "tensorboard", "wandb"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInputError(
                     f"{name} is {getattr(self, name)!r}; expected true or false"
                 )
-        object.__setattr__(self, "options", _checked_options("options", self.options))
+        object.__setattr__(self, "options", _plain_options("options", self.options))
         if self.resolved is not None:
-            object.__setattr__(self, "resolved", _checked_options("resolved", self.resolved))
+            object.__setattr__(self, "resolved", _plain_options("resolved", self.resolved))
+
+    def _set_words(self, name: str) -> None:
+        """Make a field a tuple of words, or refuse it."""
+        words = getattr(self, name)
+        if isinstance(words, str) or not isinstance(words, (tuple, list)):
+            raise InvalidInputError(f"{name} is {given(words)}; expected a list of names")
+        for word in words:
+            if not isinstance(word, str) or not word:
+                raise InvalidInputError(f"{name} has {given(word)}; expected names")
+        object.__setattr__(self, name, tuple(words))
 
     @property
     def agent_options(self) -> Mapping[str, Any]:
-        """What the agent is made with: everything that is known of its settings."""
+        """What the agent is made with: everything that is known of its options."""
         return self.options if self.resolved is None else self.resolved
 
     @property
     def episodes(self) -> int:
         """Training episodes of the whole run."""
         return len(self.tasks) * self.episodes_per_task
+
+    @property
+    def measures_success(self) -> bool:
+        """Whether episodes are solved or not; elsewhere their returns count."""
+        return self.measure != "return"
 
     def to_json(self) -> str:
         """Return the config as JSON that `from_json` reads back to an equal one."""
@@ -174,14 +190,14 @@ class RunConfig:
 
     @classmethod
     def from_json(cls, text: str, source: str = "the config") -> RunConfig:
-        """Read what `to_json` wrote; `source` names it in messages.
+        """Read what `to_json` of this or an older version wrote; `source` names it in messages.
 
         Raises
         ------
         InvalidInputError
             The text is not a config, of a newer version, or contradicts itself.
         UnknownNameError
-            It has a setting, agent or task that this everlearn does not know.
+            It has a setting that this everlearn does not know.
         """
         try:
             values = json.loads(text)
@@ -191,12 +207,16 @@ class RunConfig:
             raise InvalidInputError(f"{source} is {type(values).__name__}; expected an object")
         version = values.pop("version", None)
         if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-            raise InvalidInputError(f"{source} has version {version!r}; expected 1 to {VERSION}")
+            raise InvalidInputError(
+                f"{source} has version {given(version)}; expected 1 to {VERSION}"
+            )
         if version > VERSION:
             raise InvalidInputError(
-                f"{source} has version {version}, this everlearn reads up to {VERSION}; install "
-                "a newer everlearn"
+                f"{source} has version {given(version)}, this everlearn reads up to {VERSION}; "
+                "install a newer everlearn"
             )
+        if version < VERSION:
+            values = upgraded(values, source)
         check_known(values, cls, source)
         schedule = values.get("evaluation")
         if schedule is not None:
@@ -221,36 +241,37 @@ class RunConfig:
         return cls.from_json(text, str(path))
 
     def differences(self, other: RunConfig) -> list[str]:
-        """Say in which settings that matter `other` differs; None fits any in `SHARES`.
+        """Say in which settings that matter `other` differs.
 
-        Where both know all settings of their agents these count, whichever of them were given
-        and whichever were defaults at the time.
+        None fits any value in `MACHINE_SETTINGS` and in what a run fills in when it starts. Where
+        both know all options of their agents these count, whichever of them were given and
+        whichever were defaults at the time.
         """
         found = []
-        resolved = self.resolved is not None and other.resolved is not None
-        skipped = {*LIVE_SETTINGS, "options" if resolved else "resolved"}
+        both = self.resolved is not None and other.resolved is not None
+        skipped = {*LIVE_SETTINGS, "options" if both else "resolved"}
         for item in dataclasses.fields(self):
             mine, theirs = getattr(self, item.name), getattr(other, item.name)
             if mine == theirs or item.name in skipped:
                 continue
             if item.name == "resolved":
                 found += _option_differences(mine, theirs, other.options)
-            elif item.name not in SHARES or None not in (mine, theirs):
-                found.append(f"{item.name}: {_plain(mine)} and now {_plain(theirs)}")
+            elif None not in (mine, theirs) or item.name not in (*MACHINE_SETTINGS, *RECORDED):
+                found.append(f"{item.name}: {_shown(mine)} and now {_shown(theirs)}")
         return found
 
 
 def _option_differences(
     mine: Mapping[str, Any], theirs: Mapping[str, Any], said: Mapping[str, Any]
 ) -> list[str]:
-    """Say which settings of an agent differ.
+    """Say which options of an agent differ.
 
-    A setting that one of them does not know came or went with a version of everlearn; one that
-    was said on purpose is then taken at its word.
+    An option that one of them does not know came or went with a version of everlearn; one that
+    was given on purpose then overrides.
     """
 
     def shown(table: Mapping[str, Any], name: str) -> str:
-        return _plain(table[name]) if name in table else "not known"
+        return _shown(table[name]) if name in table else "not known"
 
     return [
         f"option {name}: {shown(mine, name)} and now {shown(theirs, name)}"
@@ -259,26 +280,21 @@ def _option_differences(
     ]
 
 
-def check_known(values: Mapping[str, Any], kind: type[Any], source: str) -> None:
-    """Refuse a key that is no field of the dataclass `kind`."""
-    known = [item.name for item in dataclasses.fields(kind)]
+def check_known(values: Mapping[str, Any], config: type[Any], source: str) -> None:
+    """Refuse a key that is no field of the dataclass `config`."""
+    known = [item.name for item in dataclasses.fields(config)]
     for name in values:
         if name not in known:
             raise UnknownNameError(
-                f"unknown setting {name!r} in {source}; known: {', '.join(known)}"
+                f"unknown setting {given(name)} in {source}; known: {', '.join(known)}."
+                f"{did_you_mean(name, known)}"
             )
 
 
-def _checked_options(field_name: str, options: object) -> dict[str, Any]:
+def _plain_options(name: str, options: object) -> dict[str, Any]:
     """Return options of an agent as they come back from JSON, or say why they are none."""
     if not isinstance(options, Mapping):
-        raise InvalidInputError(f"{field_name} is {options!r}; expected names and values")
-    for name in RUN_SETTINGS:
-        if name in options:
-            raise InvalidInputError(
-                f"option {name}={options[name]!r} would contradict the run's own {name}; "
-                f"set {name} of the run instead"
-            )
+        raise InvalidInputError(f"{name} is {given(options)}; expected names and values")
     try:
         # What the run saves is what it runs with.
         plain: dict[str, Any] = json.loads(json.dumps(dict(options), allow_nan=False))
@@ -292,7 +308,7 @@ def _is_word(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,100}", value) is not None
 
 
-def _plain(value: object) -> str:
+def _shown(value: object) -> str:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     return json.dumps(value)

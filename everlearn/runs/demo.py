@@ -30,7 +30,7 @@ class DemoResult:
 
 def run_demo(
     seed: int = 0,
-    out: Path = Path("runs/demo"),
+    out: Path = Path("videos"),
     *,
     tasks: tuple[str, ...] = TASK_ORDER,
     episodes: int = EPISODES,

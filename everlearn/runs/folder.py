@@ -13,45 +13,31 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from everlearn.interfaces import FloatArray
+from everlearn.runs import snapshots
 from everlearn.runs.config import RunConfig
 from everlearn.runs.machine import environment_facts
-from everlearn.runs.metrics_file import Line, parse_lines
+from everlearn.runs.metrics_file import (
+    CHECKPOINTS,
+    CONFIG,
+    ENVIRONMENT,
+    EVENTS,
+    METRICS,
+    SINGLE,
+    TRANSITIONS,
+    Notify,
+    storing,
+)
 from everlearn.runs.schedule import default_evaluators
 from everlearn.support.archive import load_archive, save_archive
-from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
+from everlearn.support.errors import DamagedFileError, InvalidInputError
 from everlearn.support.lock import locked
 from everlearn.support.threads import available_threads, check_threads
-
-CONFIG, METRICS, ENVIRONMENT = "config.json", "metrics.jsonl", "environment.json"
-CHECKPOINTS, TRANSITIONS, EVENTS = "checkpoints", "transitions", "tensorboard"
-SINGLE = "single"
-"""Folder below a run with the runs of each task alone, which may be there before it."""
-
-Notify = Callable[[str], None]
-
-
-class StorageError(EverlearnError, OSError):
-    """The disk refused: full, read-only or gone; what had been written is still there."""
-
-
-@contextmanager
-def storing(what: str) -> Iterator[None]:
-    """Turn what the system says about a failed write into a sentence."""
-    try:
-        yield
-    except EverlearnError:
-        raise
-    except OSError as error:
-        raise StorageError(
-            f"could not write {what}: {error.strerror or error}; nothing written before was lost. "
-            "Make room or choose a folder that can be written, then give the same command again"
-        ) from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,8 +112,21 @@ def load_transitions(run: str | Path, episode: int) -> tuple[dict[str, Any], dic
 
 
 @contextmanager
-def open_run(path: Path, config: RunConfig, fresh: bool, notify: Notify) -> Iterator[RunFolder]:
+def open_run(
+    path: Path, config: RunConfig, notify: Notify, *, fresh: bool = False, extend: bool = False
+) -> Iterator[RunFolder]:
     """Create a run's folder or take up an existing one, and hold its lock.
+
+    Parameters
+    ----------
+    path, config
+        Folder, and what is to run there.
+    notify
+        Told what the user should know.
+    fresh
+        Start over if there is a run; its metrics are kept under another name.
+    extend
+        Let `config` go on where the run that is there ended.
 
     Raises
     ------
@@ -138,13 +137,14 @@ def open_run(path: Path, config: RunConfig, fresh: bool, notify: Notify) -> Iter
     StorageError
         The folder cannot be written.
     """
-    check_folder(path, config, fresh)
+    check_folder(path, config, fresh=fresh, extend=extend)
     with storing(str(path)):
         path.mkdir(parents=True, exist_ok=True)
         holder = locked(path)
         holder.__enter__()
     try:
-        stored = check_folder(path, config, fresh)  # again: now nobody else can change it
+        # Again: now nobody else can change it.
+        stored = check_folder(path, config, fresh=fresh, extend=extend)
         threads = config.threads or (stored.threads if stored else None) or available_threads()
         check_threads(threads)
         evaluators = (
@@ -162,6 +162,8 @@ def open_run(path: Path, config: RunConfig, fresh: bool, notify: Notify) -> Iter
                     left.unlink()  # of a process that died while writing
             if stored is None:
                 _clear(path)
+            elif stored.episodes != config.episodes:
+                _keep_copy(path / CONFIG)
             write_text(path / CONFIG, config.to_json())
             _note_environment(path / ENVIRONMENT, config, notify)
         yield RunFolder(path, config)
@@ -169,13 +171,15 @@ def open_run(path: Path, config: RunConfig, fresh: bool, notify: Notify) -> Iter
         holder.__exit__(None, None, None)
 
 
-def check_folder(path: Path, config: RunConfig, fresh: bool) -> RunConfig | None:
+def check_folder(
+    path: Path, config: RunConfig, *, fresh: bool = False, extend: bool = False
+) -> RunConfig | None:
     """Return the config of the run in the folder, None if a new one can start; changes nothing."""
     if path.exists() and not path.is_dir():
         raise InvalidInputError(f"{path} is a file; give a folder for the run")
     if not (path / CONFIG).exists():
-        found = [item.name for item in path.iterdir()] if path.exists() else []
-        visible = [name for name in found if name[0] != "." and name != SINGLE]
+        names = [item.name for item in path.iterdir()] if path.exists() else []
+        visible = [name for name in names if name[0] != "." and name != SINGLE]
         if not visible:
             return None
         # Another process may have begun a run in between: its config is there before all else.
@@ -186,21 +190,63 @@ def check_folder(path: Path, config: RunConfig, fresh: bool) -> RunConfig | None
     if fresh:
         return None
     stored = RunConfig.read(path / CONFIG)
-    found = stored.differences(config)
-    if found:
+    longer = is_extension(stored, config)
+    compared = stored
+    if longer and extend:
+        compared = dataclasses.replace(
+            stored, tasks=config.tasks, episodes_per_task=config.episodes_per_task
+        )
+    differences = compared.differences(config)
+    if differences:
+        advice = ", --extend to go on from its end" if longer else ""
         raise InvalidInputError(
-            f"{path} holds a run with other settings ({'; '.join(found)}); give those to resume "
-            "it, another folder, or --fresh to overwrite it"
+            f"{path} holds a run with other settings ({'; '.join(differences)}); give those to "
+            f"resume it, another folder{advice}, or --fresh to start over"
+        )
+    begun = (path / METRICS).exists() and (path / METRICS).stat().st_size > 0
+    if longer and begun and not snapshots.names(path / CHECKPOINTS):
+        raise InvalidInputError(
+            f"{path} has no snapshot from which the run could be extended; give another folder, or "
+            "--fresh to start over"
         )
     return stored
 
 
+def is_extension(stored: RunConfig, config: RunConfig) -> bool:
+    """Whether `config` is a run that has `stored` as its beginning and is longer.
+
+    More tasks at the end, or more episodes of the only task: elsewhere more episodes would move
+    the switches that the stored run has already made.
+    """
+    if config.episodes_per_task == stored.episodes_per_task:
+        begins = config.tasks[: len(stored.tasks)] == stored.tasks
+        return begins and len(config.tasks) > len(stored.tasks)
+    same_task = len(stored.tasks) == 1 and config.tasks == stored.tasks
+    return same_task and config.episodes_per_task > stored.episodes_per_task
+
+
 def _clear(path: Path) -> None:
-    """Remove what runs write, and only that; config.json stays until another replaces it."""
+    """Remove what runs write, and only that; metrics are kept under another name.
+
+    config.json stays until another replaces it.
+    """
     for name in (CHECKPOINTS, TRANSITIONS, EVENTS):
-        shutil.rmtree(path / name, ignore_errors=False) if (path / name).is_dir() else None
-    for name in (METRICS, ENVIRONMENT):
-        (path / name).unlink(missing_ok=True)
+        if (path / name).is_dir():
+            shutil.rmtree(path / name)
+    if (path / METRICS).exists():
+        _keep_copy(path / METRICS)
+        (path / METRICS).unlink()
+        if (path / CONFIG).exists():
+            _keep_copy(path / CONFIG)
+    (path / ENVIRONMENT).unlink(missing_ok=True)
+
+
+def _keep_copy(file: Path) -> None:
+    """Copy a file to the first free name of ``NAME.1``, ``NAME.2`` and so on."""
+    number = 1
+    while (copy := file.with_name(f"{file.name}.{number}")).exists():
+        number += 1
+    shutil.copy2(file, copy)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -217,82 +263,6 @@ def write_text(path: Path, text: str) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-class MetricsLog:
-    """The metrics file, open for appending.
-
-    Parameters
-    ----------
-    path
-        Of the file.
-    offset
-        Where to go on: what lies behind is cut off, since the run computes it again.
-    """
-
-    def __init__(self, path: Path, offset: int = 0) -> None:
-        self.path = path
-        with storing(str(path)):
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            os.ftruncate(self._descriptor, offset)
-            self._digest = hashlib.sha256(path.read_bytes())
-        self.offset = offset
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of everything in the file."""
-        return self._digest.hexdigest()
-
-    def append(self, lines: list[Line]) -> None:
-        """Append lines; if the disk refuses, none of them is there afterwards."""
-        text = "".join(
-            json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n" for line in lines
-        )
-        content = text.encode()
-        rest = memoryview(content)
-        try:
-            with storing(str(self.path)):
-                while rest:
-                    rest = rest[os.write(self._descriptor, rest) :]
-        except StorageError:
-            os.ftruncate(self._descriptor, self.offset)
-            raise
-        self.offset += len(content)
-        self._digest.update(content)
-
-    def sync(self) -> None:
-        """Bring everything to the disk, before a snapshot refers to it."""
-        with storing(str(self.path)):
-            os.fsync(self._descriptor)
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
-
-
-def read_lines(path: Path, notify: Notify | None = None) -> tuple[list[Line], list[int]]:
-    """Read a metrics file.
-
-    A last line without its end is what a crash leaves: it is left out, and `notify` is told.
-
-    Returns
-    -------
-    lines, ends
-        The lines, and for each the number of bytes up to its end.
-
-    Raises
-    ------
-    DamagedFileError
-        Another line is not what was written; the message names it and the file is untouched.
-    """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return [], []
-    lines, ends = parse_lines(content, str(path))
-    if notify is not None and len(content) > (ends[-1] if ends else 0):
-        notify(f"line {len(lines) + 1} of {path.name} was cut short by a crash and is dropped")
-    return lines, ends
 
 
 def _note_environment(file: Path, config: RunConfig, notify: Notify) -> None:

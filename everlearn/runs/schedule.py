@@ -1,4 +1,4 @@
-"""The protocol as pure functions: which episode belongs where, and which seed it gets.
+"""The schedule of a run as pure functions: which episode belongs where, and which seed it gets.
 
 Time ``w`` is the number of training episodes done. Every seed is a function of the run's seed
 and of a place in the run, never of what was drawn before; so evaluation takes nothing away
@@ -8,7 +8,9 @@ from training, and a resumed run needs no generator of the runner.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -44,13 +46,14 @@ def at_switch(config: RunConfig, done: int) -> bool:
 
 
 def evaluation_episodes(config: RunConfig, done: int) -> int:
-    """Episodes a task of the evaluation that is due after `done` episodes; 0 if none is."""
+    """Episodes a task of the evaluation that is due after `done` episodes; 0 if none is.
+
+    The start of the run counts as a switch.
+    """
     schedule: EvaluationSchedule = config.evaluation
-    if done == 0:
-        return 0
-    if at_switch(config, done):
-        return schedule.boundary_episodes
     inside = done % config.episodes_per_task
+    if inside == 0:
+        return schedule.boundary_episodes
     return schedule.episodes if schedule.every and inside % schedule.every == 0 else 0
 
 
@@ -60,12 +63,37 @@ def seen_tasks(config: RunConfig, done: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(config.tasks[:entries]))
 
 
-def evaluation_total(config: RunConfig, done: int = 0) -> int:
-    """Count the evaluation episodes that come after `done` training episodes."""
+def evaluated_tasks(config: RunConfig, done: int) -> tuple[str, ...]:
+    """Names of the tasks that an evaluation after `done` episodes is about.
+
+    Those seen and, where an entry of the sequence is about to begin, the task of that entry: its
+    success before the first training episode is measured and not assumed.
+    """
+    entry, inside = divmod(done, config.episodes_per_task)
+    next_task = config.tasks[entry : entry + 1] if inside == 0 else ()
+    return tuple(dict.fromkeys(seen_tasks(config, done) + next_task))
+
+
+def evaluation_total(config: RunConfig, start: int = 0) -> int:
+    """Count the evaluation episodes from the evaluation after `start` training episodes on."""
     return sum(
-        evaluation_episodes(config, w) * len(seen_tasks(config, w))
-        for w in range(done + 1, config.episodes + 1)
+        evaluation_episodes(config, w) * len(evaluated_tasks(config, w))
+        for w in range(start, config.episodes + 1)
     )
+
+
+def is_complete(config: RunConfig, lines: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether lines of metrics are those of a finished run, its last evaluation included."""
+    episodes = [line["episode"] for line in lines if line["kind"] == "episode"]
+    if not episodes or episodes[-1] != config.episodes:
+        return False
+    evaluated = {
+        line["task"]
+        for line in lines
+        if line["kind"] == "eval" and line["episode"] == config.episodes
+    }
+    due = evaluation_episodes(config, config.episodes) > 0
+    return not due or evaluated.issuperset(seen_tasks(config, config.episodes))
 
 
 def default_evaluators(config: RunConfig, threads: int) -> int:

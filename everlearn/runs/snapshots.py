@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from everlearn.interfaces import Agent
-from everlearn.runs.folder import Notify, storing
+from everlearn.runs.metrics_file import Notify, storing
 from everlearn.support.archive import load_archive, reading, save_archive, sync_folder
 from everlearn.support.checks import check_whole
 from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError

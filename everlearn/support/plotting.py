@@ -1,16 +1,18 @@
-"""The one style of all figures: for print, without a display, for colour-blind readers."""
+"""The one style of all figures: for print, without a display, for colour-blind readers.
+
+Matplotlib is imported when something is drawn, so that styles cost nothing elsewhere.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.markers import MarkerStyle
-from matplotlib.path import Path as Outline
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, BROWN, GREY = "#E69F00", "#56B4E9", "#7A4E1D", "#6B6B6B"
@@ -18,16 +20,10 @@ PALETTE = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BROWN, GREY)
 """Okabe and Ito's colours, which differ for every kind of colour vision; brown for yellow."""
 
 DASHES = ("-", "--", "-.", ":")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", "p", ">")
+"""Eleven markers and eight colours: no pair of them comes again within 88 lines."""
 MOST_MARKS, SPACED_MARKS = 40, 12
 """Points of a line that are each marked, and how many are where there are more than that."""
-
-_SVG_LETTERS = {
-    Outline.MOVETO: "M",
-    Outline.LINETO: "L",
-    Outline.CURVE4: "C",
-    Outline.CLOSEPOLY: "Z",
-}
 
 SHADE = "#ECEDEF"
 """Behind the part of an axis that is meant."""
@@ -43,14 +39,14 @@ class LineStyle:
     ----------
     color, dash, marker
         As matplotlib names them.
-    place
+    number
         Of the line among the others.
     """
 
     color: str
     dash: str
     marker: str
-    place: int
+    number: int
 
     def marked(self, points: int) -> tuple[int, int]:
         """Return the first of `points` to mark and the step to the next.
@@ -61,21 +57,30 @@ class LineStyle:
         if points <= MOST_MARKS:
             return 0, 1
         every = points // SPACED_MARKS
-        return self.place % len(MARKERS) * every // len(MARKERS), every
+        return self.number % len(MARKERS) * every // len(MARKERS), every
 
 
-def line_style(place: int) -> LineStyle:
-    """Style of the line at `place`: colour and marker change with each, dashes after a round."""
+def line_style(number: int) -> LineStyle:
+    """Style of a line: colour and marker change with each, dashes after a round of colours."""
     return LineStyle(
-        PALETTE[place % len(PALETTE)],
-        DASHES[place // len(PALETTE) % len(DASHES)],
-        MARKERS[place % len(MARKERS)],
-        place,
+        PALETTE[number % len(PALETTE)],
+        DASHES[number // len(PALETTE) % len(DASHES)],
+        MARKERS[number % len(MARKERS)],
+        number,
     )
 
 
 def marker_outline(marker: str) -> str:
     """Return a marker as the path of an SVG, about a unit high and around the origin."""
+    from matplotlib.markers import MarkerStyle
+    from matplotlib.path import Path as Outline
+
+    letters = {
+        Outline.MOVETO: "M",
+        Outline.LINETO: "L",
+        Outline.CURVE4: "C",
+        Outline.CLOSEPOLY: "Z",
+    }
     style = MarkerStyle(marker)
     outline = style.get_path().transformed(style.get_transform())
     words = []
@@ -83,7 +88,7 @@ def marker_outline(marker: str) -> str:
         # From here on, y points down.
         signed = (value * sign for value, sign in zip(points, cycle((1, -1)), strict=False))
         numbers = " ".join(f"{round(value, 3) + 0.0:g}" for value in signed)
-        words.append(_SVG_LETTERS[code] + ("" if code == Outline.CLOSEPOLY else numbers))
+        words.append(letters[code] + ("" if code == Outline.CLOSEPOLY else numbers))
     return "".join(words)
 
 
@@ -91,6 +96,8 @@ def new_figure(
     rows: int, columns: int, width: float = 4.6, height: float = 3.6
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure and its axes row by row, each of `width` x `height` inches."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
@@ -109,6 +116,8 @@ def save_figure(figure: Figure, path: Path, dots_per_inch: int = DOTS_PER_INCH) 
 
     No date and no version inside: equal figures give equal files.
     """
+    import matplotlib
+
     settle_layout(figure)
     unstamped = {".png": {"Software": None}, ".pdf": {"CreationDate": None, "Producer": None}}
     with matplotlib.rc_context({"pdf.fonttype": 42}):  # text that journals accept and search finds

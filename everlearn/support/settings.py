@@ -280,7 +280,7 @@ def summaries_of(kind: type[Any]) -> dict[str, str]:
         for before, after in itertools.pairwise(body):
             if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name):
                 text = after.value.value if _is_text(after) else ""  # type: ignore[attr-defined]
-                found[before.target.id] = text.strip().split("\n\n")[0].replace("\n", " ")
+                found[before.target.id] = " ".join(text.strip().split("\n\n")[0].split())
     return found
 
 

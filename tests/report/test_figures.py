@@ -23,12 +23,17 @@ def drawings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Drawing]:
     write_sweep(root, ("oa", "mlp-coreset", *others, "random", "scripted"), (100, 101))
     for capacity, seeds in ((1_000, (100, 101)), (50_000, (100,))):
         for seed in seeds:
-            config = config_of("mlp-coreset", seed, capacity=capacity)
+            options = {"model.strategy.capacity": capacity}
+            config = config_of("mlp-coreset", seed, options=options)
             write_run(root / f"{capacity}-{seed}", config)
-    report = read_report([root])
+    return drawn_from(root)
+
+
+def drawn_from(folder: Path) -> dict[str, Drawing]:
+    report = read_report([folder])
     part = report.studies[0]
-    found = draw_study(part.study, part.curves, report.resampling)
-    return {drawing.name: drawing for drawing in found}
+    drawings = draw_study(part.study, part.curves, report.resampling)
+    return {drawing.name: drawing for drawing in drawings}
 
 
 def looks_of(figure: Figure) -> dict[str, tuple[str, str, str]]:
@@ -66,8 +71,15 @@ def test_points_of_an_ablation_say_their_seeds_where_they_differ(drawings: dict[
 
 def test_long_curves_keep_their_markers(tmp_path: Path):
     write_run(tmp_path / "run", config_of("random", 100, "paper"))
-    report = read_report([tmp_path])
-    part = report.studies[0]
-    drawn = {one.name: one for one in draw_study(part.study, part.curves, report.resampling)}
-    marked = [line for line in drawn["regret"].figure.axes[0].lines if line.get_marker() == "o"]
+    (axes,) = drawn_from(tmp_path)["regret"].figure.axes
+    marked = [line for line in axes.lines if line.get_marker() == "o"]
     assert max(len(line.get_xdata()) for line in marked) == 12
+
+
+def test_methods_that_differ_never_share_colour_and_marker(tmp_path: Path):
+    for number in range(40):
+        config = config_of("oa", 0, options={"planner.horizon": 100 + number} if number else None)
+        write_run(tmp_path / str(number), config)
+    styles = read_report([tmp_path]).studies[0].study.styles
+    assert len(styles) == 40
+    assert len({(style.color, style.marker) for style in styles.values()}) == 40

@@ -22,11 +22,9 @@ from everlearn.report import (
 )
 from everlearn.report.page import page
 from everlearn.report.tables import latex_text, percent, to_csv
-from everlearn.runs.command import command_for
-from everlearn.runs.config import EvaluationSchedule, RunConfig
-from everlearn.runs.presets import preset_config
+from everlearn.results.summary import summarize
 from everlearn.support.errors import InvalidInputError
-from tests.report.synthetic import config_of, write_run, write_sweep
+from tests.report.synthetic import config_of, settings_of, write_run, write_sweep
 
 pytestmark = pytest.mark.xdist_group("report")  # one process makes the report for all
 
@@ -120,11 +118,29 @@ def test_lines_that_nobody_wrote_are_refused_or_shown(tmp_path: Path):
 
 
 def test_a_run_that_has_just_begun(tmp_path: Path):
-    write_run(tmp_path / "run", config_of("oa", 0), episodes=0)
-    found = read_report([tmp_path])
-    text = write_report(found, tmp_path / "out").read_text()
-    assert "unfinished: 0 of 60 episodes" in text
-    assert list((tmp_path / "out" / "figures").iterdir()) == []
+    for before in (False, True):
+        folder = tmp_path / str(before)
+        write_run(folder / "run", config_of("oa", 0), episodes=0, before=before)
+        report = read_report([folder])
+        text = write_report(report, folder / "out").read_text()
+        assert "unfinished: 0 of 60 episodes" in text
+        figures = {path.stem for path in (folder / "out" / "figures").iterdir()}
+        assert figures == ({"success"} if before else set()), "nothing has been seen"
+        assert methods_of(report)["oa"]["metrics"]["average_performance"]["so_far"] is None
+
+
+def test_a_run_that_stands_at_a_switch_counts_only_what_it_saw(tmp_path: Path):
+    for seed, before in ((0, True), (1, False)):
+        write_run(tmp_path / str(seed), config_of("oa", seed), episodes=20, before=before)
+    for run in read_report([tmp_path]).studies[0].study.methods[0].runs:
+        last = [
+            line["success_rate"]
+            for line in map(json.loads, (run.folder / "metrics.jsonl").read_text().splitlines())
+            if line["kind"] == "eval" and line["episode"] == 20
+        ]
+        assert len(last) == 3 - run.config.seed
+        assert summarize(run).average_performance == pytest.approx(sum(last[:2]) / 2)
+        assert run.state == "unfinished: 20 of 60 episodes"
 
 
 def test_an_unreadable_run_is_named_and_does_not_hide_the_others(
@@ -167,38 +183,129 @@ def test_runs_without_stored_settings_are_told_apart(tmp_path: Path):
 
 def test_methods_are_told_apart_by_the_settings_that_differ(tmp_path: Path):
     write_run(tmp_path / "a", config_of("oa", 0))
-    write_run(tmp_path / "b", config_of("oa", 0, bins=7))
-    default = config_of("oa", 0).resolved
-    assert default is not None
-    # Said, but what it is anyway: the same method.
-    write_run(tmp_path / "c", config_of("oa", 1, ridge=default["ridge"]))
+    write_run(tmp_path / "b", config_of("oa", 0, options={"model.bins": 7}))
+    # Given, but what it is anyway: the same method.
+    write_run(tmp_path / "c", config_of("oa", 1, options={"model.ridge": 10.0}))
     methods = methods_of(read_report([tmp_path]))
     assert {label: len(found["runs"]) for label, found in methods.items()} == {
         "oa": 2,
         "oa bins=7": 1,
     }
-    assert methods["oa"]["paper"] is not None
-    assert methods["oa bins=7"]["paper"] is None
 
 
-def test_the_table_says_what_each_method_is_told_of_tasks(tmp_path: Path):
+def test_labels_are_short_where_that_is_clear(tmp_path: Path):
+    resolved = {**settings_of("oa"), "memory.action_gain": 1.0, "model.action_gain": 2.0}
+    write_run(tmp_path / "a", config_of("oa", 0, resolved=resolved))
+    options = {"model.action_gain": 3.0, "planner.horizon": 15}
+    resolved |= options
+    write_run(tmp_path / "b", config_of("oa", 0, options=options, resolved=resolved))
+    # Settings of a part go with the choice of the part.
+    without = {name: value for name, value in resolved.items() if not name.startswith("memory.")}
+    without |= {"memory": "none", "model.action_gain": 2.0, "planner.horizon": 25}
+    write_run(tmp_path / "c", config_of("oa", 0, options={"memory": "none"}, resolved=without))
+    assert set(methods_of(read_report([tmp_path]))) == {
+        "oa",
+        "oa horizon=15 model.action_gain=3.0",
+        "oa memory=none",
+    }
+
+
+def test_defaults_of_two_versions_are_two_methods_and_a_note(tmp_path: Path):
+    write_run(tmp_path / "a", config_of("oa", 0))
+    write_run(tmp_path / "b", config_of("oa", 1, resolved={**settings_of("oa"), "model.bins": 9}))
+    study = read_report([tmp_path]).to_json()["studies"][0]
+    assert [method["label"] for method in study["methods"]] == ["oa", "oa #2"]
+    assert "oa #2 differs from oa in model.bins" in study["notes"][0]
+
+
+def test_the_papers_numbers_stand_beside_the_papers_agents_and_budget_alone(tmp_path: Path):
+    agents = ("oa", "oa-paper", "mlp-coreset", "mlp-paper-coreset", "sac-ewc")
+    for agent in agents:
+        write_run(tmp_path / "paper" / agent, config_of(agent, 300, "paper"))
+        write_run(tmp_path / "quick" / agent, config_of(agent, 300))
+        noisy = config_of(agent, 300, "paper", reset_noise=0.03)
+        write_run(tmp_path / "noise" / agent, noisy)
+    options = {"planner.horizon": 15}
+    varied = config_of("oa-paper", 300, "paper", options=options)
+    write_run(tmp_path / "paper" / "varied", varied)
+    report = read_report([tmp_path / "paper"])
+    papers = {label: method["paper"] for label, method in methods_of(report).items()}
+    assert {label for label, score in papers.items() if score} == {
+        "oa-paper",
+        "mlp-paper-coreset",
+        "sac-ewc",
+    }
+    assert papers["oa-paper"] == {"average_performance": 72.93, "regret": 27.62}
+    for table in ("brief", "methods"):
+        headings = report.studies[0].tables[table].headings
+        assert {"AP, paper", "regret over episodes, paper"} <= set(headings)
+        for other in ("quick", "noise"):
+            tables = read_report([tmp_path / other]).studies[0].tables
+            assert not any("paper" in heading for heading in tables[table].headings)
+
+
+def test_tables_say_what_each_method_is_told_and_given(tmp_path: Path):
     write_run(tmp_path / "a", config_of("sac-ewc", 0))
-    write_run(tmp_path / "b", config_of("sac-ewc", 0, multi_head=True))
+    heads = config_of("sac-ewc", 0, options={"multi_head": True}, told=["boundaries", "name"])
+    write_run(tmp_path / "b", heads)
     write_run(tmp_path / "c", config_of("sac-coreset", 0))
-    write_run(tmp_path / "d", config_of("sac-packnet", 0, task_identity=True))
+    write_run(tmp_path / "d", config_of("mine", 0, told=None, given=None))
+    write_run(tmp_path / "e", config_of("oa-paper", 0))
     tables = read_report([tmp_path]).studies[0].tables
     column = tables["methods"].headings.index("told of tasks")
     told = {row[0]: row[column] for row in tables["methods"].rows}
     assert told == {
+        "oa-paper": "nothing",
         "sac-ewc": "boundaries",
-        "sac-ewc multi_head=true": "boundaries, multi_head",
-        "sac-packnet task_identity=true": "boundaries, name, task_identity",
-        "sac-coreset": "no",
+        "sac-ewc multi_head=true": "boundaries, name",
+        "sac-coreset": "nothing",
+        "mine": "-",
     }
+    given = {row[0]: row[column + 1] for row in tables["methods"].rows}
+    assert tables["methods"].headings[column + 1] == "given"
+    assert given["oa-paper"] == "reward function"
+    assert given["sac-ewc"] == "nothing"
+    assert given["mine"] == "-"
+    assert "do not say" in tables["methods"].note
     assert [row[0] for row in tables["tasks"].rows] == list(told)
     brief = tables["brief"]
     for row in brief.rows:  # those without options
         assert row[brief.headings.index("told of tasks")] == told[row[0]]
+        assert row[brief.headings.index("given")] == given[row[0]]
+
+
+def test_agents_tasks_and_worlds_that_nobody_here_knows_are_read_and_drawn(tmp_path: Path):
+    config = config_of(
+        "my-agent",
+        0,
+        options={"depth": {"layers": [1, 2]}},
+        world="my-world",
+        tasks=("juggle", "sing"),
+        imports=("no_such_module",),
+    )
+    write_run(tmp_path / "run", config)
+    report = read_report([tmp_path])
+    assert report.left_out == []
+    text = write_report(report, tmp_path / "out").read_text()
+    assert "my-world: 2 tasks" in text
+    assert "juggle" in text
+    assert (tmp_path / "out" / "figures" / "success.png").exists()
+
+
+def test_reports_only_read(tmp_path: Path):
+    run = write_run(tmp_path / "run", config_of("oa", 0), alone=True)
+    before = {file: file.stat().st_mtime_ns for file in run.rglob("*")}
+    write_report(read_report([run]), tmp_path / "out")
+    assert {file: file.stat().st_mtime_ns for file in run.rglob("*")} == before
+
+
+def test_a_damaged_run_of_a_task_alone_leaves_its_run_out(tmp_path: Path):
+    write_run(tmp_path / "a", config_of("oa", 0))
+    run = write_run(tmp_path / "b", config_of("oa", 1), alone=True)
+    (run / "single" / "door-open" / "metrics.jsonl").write_text("rubbish\n")
+    report = read_report([tmp_path])
+    assert len(report.left_out) == 1
+    assert "door-open" in report.left_out[0]
 
 
 def test_two_sets_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -230,41 +337,6 @@ def test_a_set_against_itself_shows_no_difference(tmp_path: Path):
     for change in report.studies[0].changes:
         assert change.difference == 0
         assert change.verdict == "no clear difference"
-
-
-CONFIGS = [
-    preset_config("quick", "oa", seed=3, threads=2),
-    preset_config("smoke", "mlp-coreset", {"capacity": 7, "hidden": 60}, seed=1),
-    RunConfig("scripted", {"noise": 0.25}, tasks=("door-open", "peg-unplug"), record=False),
-    RunConfig("random", evaluation=EvaluationSchedule(0, 0, 3, 0), reset_noise=0.01, max_steps=7),
-    RunConfig("oa", {"deadline_ms": None, "clip": False, "memory": "none"}, wandb=True),
-]
-
-
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.agent)
-def test_the_command_of_a_run_makes_its_config(
-    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    import shlex
-
-    from everlearn.runs import loop as run_module
-
-    found = []
-
-    class EnoughError(Exception):
-        pass
-
-    def execute(given: RunConfig, out: Path, **_: object) -> None:
-        found.append((given, out))
-        raise EnoughError
-
-    monkeypatch.setattr(run_module, "execute", execute)
-    out = tmp_path / "a folder; rm"
-    words = shlex.split(command_for(config, str(out)))
-    assert words[0] == "everlearn"
-    with pytest.raises(EnoughError):
-        main(words[1:])
-    assert found == [(config, out)]
 
 
 def test_text_of_any_kind_fits_into_latex_and_csv():

@@ -74,14 +74,23 @@ def test_no_method_is_told_by_its_colour_alone(shown: Browser):
     assert all(table[int(method)] == outline for method, _, outline in drawn)
 
 
-def test_the_table_says_what_methods_are_told_of_tasks(shown: Browser):
+def test_the_table_says_what_methods_are_told_and_given(shown: Browser):
     said = shown.run(
         "return [...document.querySelectorAll('table.scores')[0].querySelectorAll('tbody th')]"
         ".map(t => t.textContent)"
     )
     assert "oa4 seeds" in said
-    assert "mlp-finetune4 seeds, told boundaries" in said
-    assert "mlp-packnet1 seed, 0 finished, told boundaries and name" in said
+    assert "mlp-packnet1 seed, 0 finished" in said
+    words = shown.run(
+        "return [...document.querySelectorAll('table.scores')[0].querySelectorAll('tbody tr')]"
+        ".map(r => [...r.querySelectorAll('.words')].map(t => t.textContent))"
+    )
+    everything = "reward function, success test, scene, command law"
+    known = dict(zip(said, words, strict=True))
+    assert known["oa4 seeds"] == ["nothing", everything]
+    assert known["mlp-finetune4 seeds"] == ["boundaries", everything]
+    assert known["mlp-packnet1 seed, 0 finished"] == ["boundaries, name", everything]
+    assert known["random1 seed"] == ["nothing", "nothing"]
 
 
 def test_toggling_a_task_hides_its_panels(shown: Browser):
@@ -170,7 +179,7 @@ def test_names_and_files_from_run_folders_do_no_harm(browser: Browser, tmp_path:
     config = config_of("mlp-coreset", 0)
     assert config.resolved is not None
     for seed, name in enumerate(("plain", hostile)):
-        changed = {**config.resolved, "normalise_over": name}
+        changed = {**config.resolved, "model.normalise_over": name}
         write_run(folder / str(seed), _altered(config, changed, seed))
     versions = {"python": hostile, "versions": {hostile: hostile}, "processor": hostile}
     (folder / "0" / "environment.json").write_text(json.dumps({**versions, "resumed_with": [3]}))
@@ -195,7 +204,7 @@ def test_names_and_files_from_run_folders_do_no_harm(browser: Browser, tmp_path:
 def _altered(config, resolved, seed):
     from dataclasses import replace
 
-    return replace(config, resolved=resolved, options={"batch": 1 + seed}, seed=seed)
+    return replace(config, resolved=resolved, options={"model.batch": 1 + seed}, seed=seed)
 
 
 class Outline(HTMLParser):
@@ -235,9 +244,11 @@ def test_the_page_is_one_file_of_well_formed_html(written: Path):
         assert not any(name.startswith("on") for name in attributes)
 
 
-def test_runs_are_listed_with_command_and_versions(written: Path):
+def test_runs_are_listed_with_command_and_versions(written: Path, runs: Path):
     text = (written / "index.html").read_text()
-    assert "everlearn run --agent oa --preset quick --seed 100 --threads 1 --option bins=7" in text
+    config = runs / "bins" / "oa-7-100" / "config.json"
+    assert f"everlearn run --config {config} --out runs/again" in text
+    assert "oa, model.bins=7, model.features=100" in text
     assert "numpy " in text
     assert "unfinished: 33 of 60 episodes" in text
     assert "3 evaluations missing" in text

@@ -61,6 +61,25 @@ def test_regret_eval_of_one_task_and_of_a_task_that_comes_again():
     assert metrics.regret_eval([2, 4, 6], p, periods) == pytest.approx((0 + 2 + 0.5) / 6)
 
 
+def test_regret_eval_starts_with_what_was_measured():
+    # The tables above, and both tasks evaluated before their first episode: 0.0 and 0.6.
+    times = [0, *TIMES]
+    p = [[0.0, NAN], P[0], [0.8, 0.6], *P[2:]]
+    # Task 0: 1 to 0.6 missed, 0.6 to 0.2: 5 * 0.8 + 5 * 0.4. Task 1: 0.4 to 0.8, 0.8 to 0.
+    assert metrics.regret_eval(times, p, PERIODS) == pytest.approx((4 + 2 + 3 + 2) / 20)
+    steps, periods = [0, 100, 200, 1200, 2200], [(0, 0, 200), (1, 200, 2200)]
+    expected = (100 * 0.8 + 100 * 0.4 + 1000 * 0.6 + 1000 * 0.4) / 2200
+    assert metrics.regret_eval(steps, p, periods) == pytest.approx(expected)
+
+
+def test_returns_have_means_and_forgetting_but_no_regret():
+    returns = [[-300.0, NAN], [-100.0, NAN], [-150.0, 900.0], [-200.0, 950.0]]
+    np.testing.assert_allclose(metrics.mean_of_seen(returns), [-300, -100, 375, 375])
+    assert metrics.forgetting(TIMES, returns, PERIODS) == 50
+    with pytest.raises(InvalidInputError, match="between 0 and 1"):
+        metrics.regret_eval(TIMES, returns, PERIODS)
+
+
 def test_regret_eval_of_the_oracle_and_of_the_hopeless():
     assert metrics.regret_eval(TIMES, np.ones((4, 2)), PERIODS) == 0
     assert metrics.regret_eval(TIMES, np.zeros((4, 2)), PERIODS) == 1

@@ -17,14 +17,8 @@ from typing import Any
 
 from everlearn.runs import snapshots
 from everlearn.runs.config import EvaluationSchedule, RunConfig
-from everlearn.runs.folder import (
-    CHECKPOINTS,
-    METRICS,
-    TRANSITIONS,
-    StorageError,
-    read_lines,
-)
 from everlearn.runs.loop import execute
+from everlearn.runs.metrics_file import CHECKPOINTS, METRICS, TRANSITIONS, StorageError, read_lines
 from everlearn.support.archive import load_archive
 from everlearn.support.lock import FolderInUseError
 
@@ -38,10 +32,11 @@ SYSTEM_CALLS = ("write", "fsync", "replace", "rename", "mkdir", "unlink", "rmdir
 
 def tiny(agent: str = "random", **settings: Any) -> RunConfig:
     """A run of seconds that snapshots after every episode."""
-    planner = {"candidates": 10, "elites": 5, "iterations": 1, "horizon": 5}
+    planner = {"planner.candidates": 10, "planner.elites": 5}
+    planner |= {"planner.iterations": 1, "planner.horizon": 5}
     kinds: dict[str, dict[str, Any]] = {
-        "oa": {"features": 10, **planner},
-        "mlp": {"hidden": 8, "layers": 2, "train_every": 7, **planner},
+        "oa": {"model.features": 10, **planner},
+        "mlp": {"model.hidden": 8, "model.layers": 2, "model.train_every": 7, **planner},
         "sac": {"hidden": 8, "batch": 8, "warm_up": 12, "retraining": 5},
     }
     values: dict[str, Any] = {
@@ -52,7 +47,7 @@ def tiny(agent: str = "random", **settings: Any) -> RunConfig:
         "max_steps": 10,
         "threads": 1,
         "evaluation": EvaluationSchedule(2, 1, 1, heldout=30),
-        "checkpoint_seconds": 0.0,
+        "snapshot_seconds": 0.0,
     }
     return RunConfig(**{**values, **settings})
 

@@ -41,9 +41,7 @@ def test_a_run_under_a_jumping_clock_and_its_resumption_have_the_same_bits(times
     assert finish(start(tiny("oa"), expected)) == 0
     for number in range(times):
         folder = tmp_path / str(number)
-        first = start(
-            tiny("oa", checkpoint_seconds=3600.0), folder, prepare=partial(jumping, number)
-        )
+        first = start(tiny("oa", snapshot_seconds=3600.0), folder, prepare=partial(jumping, number))
         kill_at(first, folder, random.Random(number).uniform(0.0, 0.4))
         for file in folder.rglob("*"):
             stamp = random.Random(str(file)).uniform(0, 4e9)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from everlearn.runs import snapshots
-from everlearn.runs.folder import RunFolder, load_transitions, read_lines
+from everlearn.runs.folder import RunFolder, load_transitions
 from everlearn.runs.loop import execute, make
+from everlearn.runs.metrics_file import read_lines
 from everlearn.support.errors import DamagedFileError
 from tests.runs.worker import outcome, tiny
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from everlearn.runs.folder import read_lines
+from everlearn.runs.metrics_file import read_lines
 from tests.runs.worker import REFUSED, fill, finish, outcome, start, tiny, trip_at
 
 

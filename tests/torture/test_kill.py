@@ -15,7 +15,7 @@ pytestmark = pytest.mark.torture
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
     # A snapshot after every episode, so that many kills hit one that is being written.
-    config = dataclasses.replace(preset_config("smoke", threads=1), checkpoint_seconds=0.0)
+    config = dataclasses.replace(preset_config("smoke", threads=1), snapshot_seconds=0.0)
     folder = tmp_path_factory.mktemp("smoke") / "run"
     seconds = uninterrupted(config, folder)
     return config, seconds, outcome(folder)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from everlearn.runs.folder import CONFIG, check_folder
+from everlearn.runs.folder import check_folder
+from everlearn.runs.metrics_file import CONFIG
 from tests.runs.worker import IN_USE, finish, outcome, start, tiny
 
 

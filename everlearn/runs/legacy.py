@@ -1,0 +1,90 @@
+"""Configs of everlearn 0.1, whose options had one flat list of names.
+
+They are read so that old results stay readable. An old run cannot be resumed: its snapshots belong
+to the code of its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from everlearn.support.errors import InvalidInputError
+
+_PLANNER = (
+    "candidates",
+    "horizon",
+    "iterations",
+    "elites",
+    "noise_beta",
+    "deviation",
+    "minimum_deviation",
+    "kept_elites",
+    "momentum",
+    "execute",
+    "discount",
+    "final_weight",
+    "mean_candidate",
+    "population_decay",
+)
+_PLANNING = {
+    "memory": "memory",
+    "command_gain": "memory.command_gain",
+    "displacement_gain": "memory.displacement_gain",
+    "thing_gain": "memory.object_gain",
+    "patience": "escape.patience",
+    "progress": "escape.progress",
+    "burst": "escape.burst",
+    "success_bonus": "objective.success_bonus",
+    "rest": "observation.rest",
+    "deadline_ms": "deadline_ms",
+    "planner": "planner",
+    **{name: f"planner.{name}" for name in _PLANNER},
+}
+_STRATEGY = (
+    *("capacity", "strength", "variant", "decay", "fisher_samples"),
+    *("c", "xi", "expected_tasks"),
+)
+"""Names of settings of strategies; the others of a network are the model's."""
+
+BOUNDARIES = (
+    "scripted",
+    *("mlp-finetune", "mlp-ewc", "mlp-si", "mlp-packnet"),
+    *("sac-finetune", "sac-ewc", "sac-packnet"),
+)
+"""Agents of that version that were told when a task changes."""
+
+NAMES = ("scripted", "mlp-packnet", "sac-packnet")
+"""Of these, those that were told which task it is in evaluation too."""
+
+
+def upgraded(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Return the fields of a config of version 1 as version 2 has them."""
+    found = dict(values)
+    agent = found.get("agent", "oa")
+    for name in ("options", "resolved"):
+        table = found.get(name)
+        if table is not None:
+            if not isinstance(table, Mapping):
+                raise InvalidInputError(f"{source}: {name} is {table!r}; expected an object")
+            found[name] = {option_path(str(agent), key): value for key, value in table.items()}
+    if "checkpoint_seconds" in found:
+        found["snapshot_seconds"] = found.pop("checkpoint_seconds")
+    told = [word for word, names in (("boundaries", BOUNDARIES), ("name", NAMES)) if agent in names]
+    options = values.get("resolved") or values.get("options") or {}
+    if any(options.get(name) for name in ("task_identity", "multi_head")):
+        told = ["boundaries", "name"]
+    return {**found, "told": told, "measure": "success"}
+
+
+def option_path(agent: str, name: str) -> str:
+    """Return the dotted path of an option that had `name` in the flat list of `agent`."""
+    if agent.startswith("sac-"):
+        return f"strategy.{name}" if name in _STRATEGY else name
+    if agent.startswith("mlp-"):
+        if name in _PLANNING:
+            return _PLANNING[name]
+        return f"model.strategy.{name}" if name in _STRATEGY else f"model.{name}"
+    if agent.startswith("oa"):
+        return _PLANNING.get(name, f"model.{name}")
+    return name
