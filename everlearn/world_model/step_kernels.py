@@ -11,6 +11,8 @@ Arrays that travel together are named tuples, which the compiler takes apart at 
 
 ``fastmath`` is limited to reordering and contraction. NaN and infinity keep their meaning:
 an imagined state may overflow, and then must reach the caller as NaN, not as a wild index.
+Every kernel states it: one that does not inherits it from whichever caller is compiled first, and
+its bits would depend on whether an agent first acts or first learns.
 """
 
 from __future__ import annotations
@@ -117,7 +119,7 @@ class StepTables(NamedTuple):
     """Observations that are inputs, the first ones; the others count as 0 there."""
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def aligned_empty(rows: int, columns: int, like: Any) -> Any:
     """Room on cache lines, like the weights."""
     buffer = np.empty(rows * columns + LANES, like.dtype)
@@ -125,7 +127,7 @@ def aligned_empty(rows: int, columns: int, like: Any) -> Any:
     return buffer[skip : skip + rows * columns].reshape((rows, columns))
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def memory_features(tables: Any, memory: Any, obs: Any, out: Any) -> None:
     """Features of one memory state: lag of the commanded position, and all else scaled."""
     axes = tables.action_indices.shape[0]
@@ -135,7 +137,7 @@ def memory_features(tables: Any, memory: Any, obs: Any, out: Any) -> None:
         out[m] = (memory[m] - tables.centre[m - axes]) * tables.multiplier[m - axes]
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def memory_advance(tables: Any, memory: Any, obs: Any, action: Any, next_obs: Any) -> None:
     """Advance one memory state in place by one step."""
     axes = tables.action_indices.shape[0]

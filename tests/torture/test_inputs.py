@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from everlearn.runs.options import check_options, parse_options
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,12 +26,14 @@ from everlearn.online import OnlineModelConfig, OnlineWorldModel
 from everlearn.planning import CEMConfig, CEMPlanner
 from everlearn.planning.config import ObjectiveConfig
 from everlearn.planning.escape import EscapeConfig
+from everlearn.planning.presets import OA
 from everlearn.results import metrics
 from everlearn.runs.config import EvaluationSchedule, RunConfig
 from everlearn.runs.metrics_file import parse_lines
 from everlearn.runs.snapshots import RunState
 from everlearn.support.archive import load_archive, save_archive
 from everlearn.support.errors import EverlearnError
+from everlearn.support.settings import parse_options, with_options
 from everlearn.sweeps.grid import parse_seeds
 from everlearn.sweeps.job import Resources
 from tests.online.worlds import ACTIONS, memories, small_model, states_equal, walk
@@ -261,10 +262,10 @@ def words() -> Target:
         "registry": AGENTS.get,
         "register": lambda bad: AGENTS.register(bad, AGENTS.get("oa")),
         "unregister": AGENTS.unregister,
-        "options": lambda bad: parse_options("oa", [bad]),
-        "known option": lambda bad: parse_options("oa", [f"model.ridge={bad}"]),
-        "checked option": lambda bad: check_options("oa", {"model.features": bad}),
-        "unknown option": lambda bad: check_options("oa", {bad: 1}),
+        "options": lambda bad: parse_options(OA, [bad]),
+        "known option": lambda bad: parse_options(OA, [f"model.ridge={bad}"]),
+        "checked option": lambda bad: with_options(OA, {"model.features": bad}),
+        "unknown option": lambda bad: with_options(OA, {bad: 1}),
         "seeds": parse_seeds,
         "json": RunConfig.from_json,
         "json values": lambda bad: RunConfig.from_json(json.dumps({**config, **bad})),
