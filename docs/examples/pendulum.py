@@ -34,14 +34,13 @@ def main(
     # A plan must see the swing to its end: 30 steps are 1.5 s. A small world needs fewer
     # features than a robot, and so small a model is fastest on one thread.
     settings = {
-        "features": 60,
-        "horizon": 30,
-        "ridge": 0.01,
-        "deviation": 1.0,
-        "threads": 1,
+        "model.features": 60,
+        "model.ridge": 0.01,
+        "planner.horizon": 30,
+        "planner.deviation": 1.0,
         **options,
     }
-    agent = OnlineAgent.for_env(env, upright, seed=seed, **settings)
+    agent = OnlineAgent.for_env(env, upright, seed=seed, threads=1, **settings)
     fractions = []
     for episode in range(episodes):
         angles: list[float] = []

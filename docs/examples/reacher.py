@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from everlearn.agents import AGENTS, OnlineAgent, run_episode
+from everlearn.agents import OnlineAgent, make_agent, run_episode
 from everlearn.interfaces import Agent, FloatArray
 
 FINGER_TO_TARGET = slice(8, 10)
@@ -50,15 +50,14 @@ def main(
     # Smaller inputs share more cells, and the arm moves alike everywhere. So small a model is
     # fastest on one thread.
     settings = {
-        "features": 100,
-        "horizon": 10,
-        "ridge": 0.01,
-        "observation_gain": 1.0,
-        "threads": 1,
+        "model.features": 100,
+        "model.ridge": 0.01,
+        "model.observation_gain": 1.0,
+        "planner.horizon": 10,
         **options,
     }
-    agent = OnlineAgent.for_env(env, near, seed=seed, **settings)
-    by_chance = AGENTS.get("random")(env, seed)
+    agent = OnlineAgent.for_env(env, near, seed=seed, threads=1, **settings)
+    by_chance = make_agent("random", env, seed)
     finals = []
     for episode in range(episodes):
         chance = reach(by_chance, env, 1000 * seed + episode, max_steps)

@@ -19,6 +19,7 @@ def test_example_runs(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    figures = example.main(episodes=2, max_steps=15, features=10, candidates=20, elites=5)
+    small = {"model.features": 10, "planner.candidates": 20, "planner.elites": 5}
+    figures = example.main(episodes=2, max_steps=15, **small)
     assert len(figures) == 2
     assert "episode" in capsys.readouterr().out
