@@ -121,7 +121,7 @@ def method_table(study: Study, scores: Sequence[MethodScores]) -> Table:
         rows.append(tuple(row))
     note = (
         "Mean ± standard error over finished runs; IQM: interquartile mean over seeds and tasks "
-        "with its 95 % stratified bootstrap interval. "
+        "with its 95 % stratified bootstrap interval. Transfer is from training episodes. "
     )
     return Table("methods", "Methods", tuple(headings), tuple(rows), note + _remarks(study, scores))
 
@@ -175,10 +175,7 @@ def words_cell(words: tuple[str, ...] | None) -> str:
 def _remarks(study: Study, scores: Sequence[MethodScores]) -> str:
     """Say what the columns are, and what a reader must not overlook."""
     if study.protocol.measure == "success":
-        text = (
-            "In percent. AP and forgetting are from evaluation with learning off, transfer from "
-            f"training episodes. {REGRETS}"
-        )
+        text = f"In percent. AP and forgetting are from evaluation with learning off. {REGRETS}"
     else:
         text = (
             "Returns: mean over tasks in the last evaluation, with learning off, and over training "
