@@ -13,7 +13,7 @@ from everlearn.report.comparisons import Change
 from everlearn.results import paper
 from everlearn.results.methods import Method, Study
 from everlearn.results.statistics import Estimate, Resampling, estimate
-from everlearn.results.summary import Metric, summarize
+from everlearn.results.summary import Metric, entry_names, period_scores, summarize
 
 PAPERS = {"average_performance": "average_performance", "regret_eval": "regret"}
 """Metrics that the paper's table has, and what `paper.PaperScore` calls them."""
@@ -28,6 +28,16 @@ GIVEN = (
     "(reward function), whether one is a success (success test), what its entries are (scene), and "
     "how commands move the hand (command law)."
 )
+PERIOD_COLUMNS = {
+    "training": "in training",
+    "before": "before training",
+    "after": "after its period",
+    "end": "at the end",
+    "steps": "steps",
+    "seconds": "minutes",
+}
+"""Of `summary.period_scores`, and what stands above them."""
+
 UNFINISHED = "so far"
 MISSING = "-"
 
@@ -225,6 +235,36 @@ def task_table(study: Study, resampling: Resampling) -> Table:
     title = "Success at the end" if success else "Return at the end"
     note = f"{measured}: mean ± standard error over seeds."
     return Table("tasks", title, ("method", "seeds", *tasks), tuple(rows), note)
+
+
+def period_table(study: Study, resampling: Resampling) -> Table:
+    """Return what each method made of every period of training."""
+    success = study.protocol.measure == "success"
+    rows = []
+    for method in study.methods:
+        runs = [period_scores(run) for run in method.complete]
+        for name in entry_names(study.protocol.tasks) if runs else ():
+            cells = []
+            for word in PERIOD_COLUMNS:
+                known = [run[name][word] for run in runs if not math.isnan(run[name][word])]
+                if not known:
+                    cells.append(MISSING)
+                elif word == "steps":
+                    cells.append(f"{sum(known) / len(known):.0f}")
+                elif word == "seconds":
+                    cells.append(f"{sum(known) / len(known) / 60:.1f}")
+                else:
+                    cells.append(_mean(estimate([[value] for value in known], resampling), success))
+            rows.append((method.label, str(len(runs)), name, *cells))
+    training = "solved in training" if success else "return in training"
+    headings = ("method", "seeds", "task", training, *list(PERIOD_COLUMNS.values())[1:])
+    unit = "In percent" if success else "Returns"
+    note = (
+        f"{unit}: mean ± standard error over finished runs. Before "
+        "training, after its period, at the end: evaluated with learning off. Steps and minutes "
+        "are those of training in the period, mean over runs."
+    )
+    return Table("periods", "Periods of training", headings, tuple(rows), note)
 
 
 def change_table(changes: Sequence[Change], first: str, second: str, success: bool) -> Table:

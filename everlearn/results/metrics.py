@@ -128,7 +128,7 @@ def forgetting_by_task(
     last_end = {task: end for task, _, end in periods}
     final = max(last_end.values())
     return {
-        task: _at(times, table, end, task) - _at(times, table, final, task)
+        task: value_at(times, table, end, task) - value_at(times, table, final, task)
         for task, end in last_end.items()
     }
 
@@ -165,8 +165,8 @@ def first_episodes(budget: int, share: float = FIRST_SHARE) -> int:
     return max(1, math.ceil(round(budget * share, 9)))
 
 
-def _at(times: Floats, table: Floats, time: float, task: int) -> float:
-    """Value of a task at a time, NaN if it was not evaluated then."""
+def value_at(times: Floats, table: Floats, time: float, task: int) -> float:
+    """Return the value of a task at a time, NaN if it was not evaluated then."""
     rows = np.flatnonzero(times == time)
     return float(table[rows[-1], task]) if len(rows) else math.nan
 
