@@ -30,11 +30,11 @@ audit: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,video,dev]"
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,suite,video,dev]"
 	touch $@
 
 $(VENV)/.installed-deep: $(VENV)/.installed
-	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,deep,video,dev]"
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,deep,suite,video,dev]"
 	touch $@
 
 system-packages:

@@ -33,13 +33,11 @@ class ReferenceModel:
         self.multiplier = model.inputs.scaling.multiplier.astype(dtype)
         self.low, self.high = model.inputs.low.astype(dtype), model.inputs.high.astype(dtype)
         self.ridge = model.config.ridge
-        self.growing = model.config.ridge_growth == "samples"
         cells = self.features * self.bins**self.grid_dim + self.linear_cells
         outputs = len(self.low)
         self.A = np.zeros((cells, cells), dtype)
         self.B = np.zeros((cells, outputs), dtype)
         self.W = np.zeros((cells, outputs), dtype)
-        self.samples = 0
 
     def encode(self, obs: Array, action: Array, memory: Array) -> tuple[Any, Array]:
         """Active cells and values ``[N, K]``: projection, sigmoid, soft binning, products."""
@@ -76,12 +74,10 @@ class ReferenceModel:
         s, phi = cells[0], values[0]
         self.A[np.ix_(s, s)] += np.outer(phi, phi)
         self.B[s] += np.outer(phi, next_obs - obs)
-        self.samples += 1
-        ridge = self.ridge * self.samples if self.growing else self.ridge
         A_ss = self.A[np.ix_(s, s)]
         # A_s,rest W_rest is all of A_s W without the part of s.
         right = self.B[s] - (self.A[s] @ self.W - A_ss @ self.W[s])
-        self.W[s] = np.linalg.solve(A_ss + ridge * np.eye(len(s), dtype=A_ss.dtype), right)
+        self.W[s] = np.linalg.solve(A_ss + self.ridge * np.eye(len(s), dtype=A_ss.dtype), right)
 
     def predict(self, obs: Array, action: Array, memory: Array) -> Array:
         """``obs + sum over active cells of value times row of W``, clipped to the space."""

@@ -11,12 +11,12 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.common import Row
-from everlearn.support.threads import processors
+from everlearn.support.processes import processors
 from everlearn.sweeps.grid import sweep_jobs
 from everlearn.sweeps.job import Job, Resources
 from everlearn.sweeps.launch import launch
 from everlearn.sweeps.local import Pool
-from everlearn.sweeps.progress import Board
+from everlearn.sweeps.progress import SweepProgress
 
 RUNS = 6
 """Runs of a sweep; a multiple of two, so that both workers end together."""
@@ -28,7 +28,7 @@ def seconds_per_run(folder: Path, workers: int, runs: int = RUNS) -> float:
     """Seconds for each of `runs` smoke runs of oa, processes started and ended included."""
     jobs: list[Job] = sweep_jobs(["oa"], range(runs), str(folder), preset="smoke")
     pool = Pool(folder / "logs", Resources(threads=1), workers)
-    board = Board(Console(file=io.StringIO()), quiet=True)
+    board = SweepProgress(Console(file=io.StringIO()), quiet=True)
     began = time.perf_counter()
     result = launch(jobs, jobs, pool, board)
     seconds = time.perf_counter() - began

@@ -1,13 +1,89 @@
-"""Agents that learn one world model for life.
+"""Agents that learn one world model for life, and Continual Bench to measure them.
 
-Importing this package registers ``everlearn/ContinualBench-v0`` with Gymnasium.
+The names below are loaded when they are first used, so that ``import everlearn`` is fast and
+reading results needs no simulator. Importing this package registers the environment
+``everlearn/ContinualBench-v0`` with Gymnasium, whichever of the two is imported first.
 """
 
-import gymnasium
+from __future__ import annotations
 
-__version__ = "0.1.0"
+import importlib
+from typing import TYPE_CHECKING, Any
 
-gymnasium.register(
-    id="everlearn/ContinualBench-v0",
-    entry_point="everlearn.continual_bench.env:ContinualBenchEnv",
-)
+from everlearn.support.imports import after_import
+
+__version__ = "0.2.0"
+
+_MODULES = {
+    "OnlineAgent": "everlearn.planning.agent",
+    "OnlineWorldModel": "everlearn.online",
+    "CEMPlanner": "everlearn.planning.cem",
+    "ContinualBenchEnv": "everlearn.continual_bench.env",
+    "run_episode": "everlearn.planning.episode",
+    "load_run": "everlearn.runs.reload",
+    "register_agent": "everlearn.agents",
+    "register_task": "everlearn.continual_bench.tasks",
+    "register_world": "everlearn.worlds",
+    "AGENTS": "everlearn.agents",
+    "MEMORIES": "everlearn.world_model.memory",
+    "PLANNERS": "everlearn.planning",
+    "STRATEGIES": "everlearn.deep.strategies",
+    "TASKS": "everlearn.continual_bench.tasks",
+    "WORLDS": "everlearn.worlds",
+}
+__all__ = [
+    "AGENTS",
+    "MEMORIES",
+    "PLANNERS",
+    "STRATEGIES",
+    "TASKS",
+    "WORLDS",
+    "CEMPlanner",
+    "ContinualBenchEnv",
+    "OnlineAgent",
+    "OnlineWorldModel",
+    "__version__",
+    "load_run",
+    "register_agent",
+    "register_task",
+    "register_world",
+    "run_episode",
+]
+
+if TYPE_CHECKING:
+    from everlearn.agents import AGENTS, register_agent
+    from everlearn.continual_bench.env import ContinualBenchEnv
+    from everlearn.continual_bench.tasks import TASKS, register_task
+    from everlearn.deep.strategies import STRATEGIES
+    from everlearn.online import OnlineWorldModel
+    from everlearn.planning import PLANNERS
+    from everlearn.planning.agent import OnlineAgent
+    from everlearn.planning.cem import CEMPlanner
+    from everlearn.planning.episode import run_episode
+    from everlearn.runs.reload import load_run
+    from everlearn.world_model.memory import MEMORIES
+    from everlearn.worlds import WORLDS, register_world
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'everlearn' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})
+
+
+def _register_environment() -> None:
+    import gymnasium
+
+    gymnasium.register(
+        id="everlearn/ContinualBench-v0",
+        entry_point="everlearn.continual_bench.env:ContinualBenchEnv",
+    )
+
+
+after_import("gymnasium", _register_environment)

@@ -1,171 +1,180 @@
-"""Agents: what acts."""
+"""Agents by name: ``oa``, the paper's, those they are compared with, and yours."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
 from everlearn.baselines.random import RandomAgent
 from everlearn.baselines.scripted import ScriptedAgent
-from everlearn.interfaces import Agent
-from everlearn.planning.agent import OnlineAgent
+from everlearn.interfaces import Agent, AgentSpec, Strategy
+from everlearn.planning.agent import OnlineAgent, PlanningAgent
 from everlearn.planning.episode import Episode, run_episode
-from everlearn.planning.options import PAPER, OnlineOptions, flat_settings, option_types
+from everlearn.planning.presets import OA, OA_PAPER, oa_config
 from everlearn.registry import Registry
-from everlearn.support.errors import MissingExtraError, UnknownNameError
+from everlearn.support.errors import InvalidInputError, needs_extra
+from everlearn.support.settings import with_options
+
+if TYPE_CHECKING:
+    from everlearn.deep.sac.learner import SACConfig
+
+AGENTS: Registry[AgentSpec] = Registry("agent")
 
 
-class AgentFactory(Protocol):
-    """What is registered: makes an agent for an environment."""
-
-    def __call__(self, env: gymnasium.Env[Any, Any], seed: int, **options: Any) -> Agent:
-        """Make the agent; `options` are those of its kind, by name."""
-        ...
-
-
-@dataclass(frozen=True)
-class _Online:
-    """Makes online agents that differ by `defaults` from the agent ``oa``."""
-
-    defaults: Mapping[str, Any]
-
-    def __call__(self, env: gymnasium.Env[Any, Any], seed: int, **options: Any) -> OnlineAgent:
-        return OnlineAgent.for_env(env, None, seed=seed, **{**self.defaults, **options})
-
-    def option_types(self) -> dict[str, Any]:
-        """Types of the options, for whoever reads them as text."""
-        return option_types(**self.defaults)
-
-    def settings(self, env: gymnasium.Env[Any, Any], **options: Any) -> dict[str, Any]:
-        """All options with the values that an agent made from `options` has."""
-        return flat_settings(OnlineOptions.for_env(env, **{**self.defaults, **options}))
-
-
-@dataclass(frozen=True)
-class _Deep:
-    """Makes agents with networks and a strategy; PyTorch is imported when one is asked for.
-
-    Attributes
-    ----------
-    family
-        First part of the agent's name: which kind of agent.
-    strategy
-        The second: name of a registered strategy.
-    defaults
-        Options that differ from those of the family.
-    """
-
-    family: Literal["mlp", "sac"]
-    strategy: str
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-
-    def __call__(self, env: gymnasium.Env[Any, Any], seed: int, **options: Any) -> Agent:
-        agent: Agent = self._module().make(
-            env, self.strategy, seed=seed, **{**self.defaults, **options}
-        )
-        return agent
-
-    def option_types(self) -> dict[str, Any]:
-        """Types of the options, for whoever reads them as text."""
-        return dict(self._module().strategy_option_types(self.strategy))
-
-    def settings(self, env: gymnasium.Env[Any, Any], **options: Any) -> dict[str, Any]:
-        """All options with the values that an agent made from `options` has."""
-        return dict(self._module().settings(env, self.strategy, **{**self.defaults, **options}))
-
-    def _module(self) -> Any:
-        try:
-            return importlib.import_module(f"everlearn.deep.{self.family}.agent")
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            raise MissingExtraError(
-                f"agent {self.family}-{self.strategy} needs PyTorch; install everlearn[deep]"
-            ) from error
-
-
-def _random(env: gymnasium.Env[Any, Any], seed: int, **options: Any) -> RandomAgent:
-    _refuse("random", options, "no options")
-    return RandomAgent.for_env(env, seed)
-
-
-def _scripted(
-    env: gymnasium.Env[Any, Any], seed: int, noise: float = 0.0, **options: Any
-) -> ScriptedAgent:
-    _refuse("scripted", options, "one option, noise")
-    return ScriptedAgent(noise, seed)
-
-
-def _refuse(agent: str, options: dict[str, Any], known: str) -> None:
-    if options:
-        raise UnknownNameError(f"the {agent} agent has {known}; given: {', '.join(options)}")
-
-
-AGENTS: Registry[AgentFactory] = Registry("agent")
-AGENTS.register("oa", _Online({}))
-AGENTS.register("oa-paper", _Online(PAPER))
-AGENTS.register("mlp-finetune", _Deep("mlp", "finetune"))
-AGENTS.register("mlp-ewc", _Deep("mlp", "ewc"))
-AGENTS.register("mlp-si", _Deep("mlp", "si"))
-AGENTS.register("mlp-packnet", _Deep("mlp", "packnet"))
-AGENTS.register("mlp-coreset", _Deep("mlp", "coreset"))
-AGENTS.register("mlp-perfect-memory", _Deep("mlp", "perfect-memory"))
-AGENTS.register("sac-finetune", _Deep("sac", "finetune"))
-# The losses of an actor are those of values: the strength is that of Continual World.
-AGENTS.register("sac-ewc", _Deep("sac", "ewc", {"strength": 1e4}))
-AGENTS.register("sac-packnet", _Deep("sac", "packnet"))
-AGENTS.register("sac-coreset", _Deep("sac", "coreset"))
-AGENTS.register("sac-perfect-memory", _Deep("sac", "perfect-memory"))
-AGENTS.register("random", _random)
-AGENTS.register("scripted", _scripted)
-
-BOUNDARY_AWARE = frozenset(
-    {
-        "scripted",
-        *("mlp-finetune", "mlp-ewc", "mlp-si", "mlp-packnet"),
-        *("sac-finetune", "sac-ewc", "sac-packnet"),
-    }
-)
-"""Agents that are told when a task changes, for tables: known without making one."""
-
-TASK_DEPENDENT = frozenset({"scripted", "mlp-packnet", "sac-packnet"})
-"""Of these, agents that act by what they have for a task: told its name when evaluated too."""
-
-TELLING_OPTIONS = ("task_identity", "multi_head")
-"""Options that let networks depend on the task's name; off unless asked for."""
-
-
-def told_of_tasks(agent: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what an agent is told of tasks, for tables: nothing, or some of what follows.
-
-    ``boundaries``: when a task changes; ``name``: which one it is, to act by what it has for it;
-    and the options that tell networks the name.
+def make_agent(name: str, env: gymnasium.Env[Any, Any], seed: int = 0, /, **options: Any) -> Agent:
+    """Make the agent registered under `name` for an environment.
 
     Parameters
     ----------
-    agent, options
-        Name and options, as in a run's config.
+    name
+        A registered agent.
+    env
+        What it acts in.
+    seed
+        Of everything that the agent draws.
+    options
+        Settings that differ from those of the name, by path: ``planner={"horizon": 25}`` or
+        ``**{"planner.horizon": 25}``.
     """
-    facts = {"boundaries": agent in BOUNDARY_AWARE, "name": agent in TASK_DEPENDENT}
-    facts |= {name: bool(options.get(name)) for name in TELLING_OPTIONS}
-    return tuple(name for name, told in facts.items() if told)
+    spec = AGENTS.get(name)
+    return spec.make(env, with_options(spec.settings(env), options), seed)
 
+
+def register_agent(
+    name: str,
+    agent: AgentSpec | Callable[..., Agent],
+    *,
+    summary: str = "",
+    replace: bool = False,
+) -> AgentSpec:
+    """Add an agent under a name that commands know from then on.
+
+    Parameters
+    ----------
+    name
+        What to call it.
+    agent
+        An `AgentSpec`, or a function ``make(env, seed, **options)`` whose options are keyword
+        parameters with defaults; they become the settings of the agent.
+    summary
+        What the agent is, in a line.
+    replace
+        Override an agent of the same name.
+
+    Examples
+    --------
+    >>> def still(env, seed, *, strength: float = 0.0): ...
+    >>> register_agent("still", still).config
+    still(strength=0.0)
+    """
+    if not isinstance(agent, AgentSpec):
+        agent = _spec_of(agent, summary)
+    elif summary:
+        agent = dataclasses.replace(agent, summary=summary)
+    return AGENTS.register(name, agent, replace=replace)
+
+
+def _spec_of(make: Callable[..., Agent], summary: str) -> AgentSpec:
+    """Turn the keyword parameters of a function into a config."""
+    name = getattr(make, "__name__", type(make).__name__)
+    hints = typing.get_type_hints(make if inspect.isroutine(make) else type(make).__call__)
+    parameters = list(inspect.signature(make).parameters.values())
+    if len(parameters) < 2:
+        raise InvalidInputError(f"{name} must take an environment and a seed: make(env, seed)")
+    fields: list[tuple[str, Any, Any]] = []
+    for option in parameters[2:]:
+        if option.default is option.empty or option.kind is option.POSITIONAL_ONLY:
+            raise InvalidInputError(
+                f"parameter {option} of {name} is an option of an agent and needs a name and a "
+                "default"
+            )
+        kind = hints.get(option.name, Any if option.default is None else type(option.default))
+        fields.append((option.name, kind, dataclasses.field(default=option.default)))
+    try:
+        config = dataclasses.make_dataclass(name, fields, frozen=True)()
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"options of {name} do not make settings: {error}") from error
+
+    def made(env: gymnasium.Env[Any, Any], config: Any, seed: int) -> Agent:
+        return make(env, seed, **{item: getattr(config, item) for item, *_ in fields})
+
+    return AgentSpec(made, config, summary or (inspect.getdoc(make) or "").split("\n\n")[0])
+
+
+def mlp_agent(strategy: str | Strategy, paper: bool = False) -> AgentSpec:
+    """Return an agent with a deep world model; see `everlearn.deep.mlp.agent.mlp_agent`."""
+    with needs_extra("a deep agent", "torch", "deep"):
+        from everlearn.deep.mlp import agent
+    return agent.mlp_agent(strategy, paper)
+
+
+def sac_agent(strategy: str | Strategy, config: SACConfig | None = None) -> AgentSpec:
+    """Return a model-free agent; see `everlearn.deep.sac.agent.sac_agent`."""
+    with needs_extra("a deep agent", "torch", "deep"):
+        from everlearn.deep.sac import agent
+    return agent.sac_agent(strategy, config)
+
+
+@dataclasses.dataclass(frozen=True)
+class ScriptedConfig:
+    """Settings of a `ScriptedAgent`."""
+
+    noise: float = 0.0
+    """Standard deviation of Gaussian noise added to every action."""
+
+
+register_agent(
+    "oa",
+    AgentSpec(
+        OnlineAgent.build,
+        OA,
+        "the online agent: one model for life, and a planner",
+        oa_config,
+    ),
+)
+register_agent(
+    "oa-paper", AgentSpec(OnlineAgent.build, OA_PAPER, "the online agent as in the paper")
+)
+# Deep agents are made when they are asked for: importing PyTorch takes seconds.
+for _strategy in ("finetune", "ewc", "si", "packnet", "coreset", "perfect-memory"):
+    AGENTS.register_lazy(f"mlp-{_strategy}", partial(mlp_agent, _strategy))
+for _strategy in ("finetune", "si", "coreset", "perfect-memory"):
+    AGENTS.register_lazy(f"mlp-paper-{_strategy}", partial(mlp_agent, _strategy, paper=True))
+for _strategy in ("finetune", "ewc", "packnet", "coreset", "perfect-memory"):
+    AGENTS.register_lazy(f"sac-{_strategy}", partial(sac_agent, _strategy))
+register_agent(
+    "random",
+    AgentSpec(
+        lambda env, config, seed: RandomAgent.for_env(env, seed),
+        summary="actions at random: what any other agent must beat",
+    ),
+)
+register_agent(
+    "scripted",
+    AgentSpec(
+        lambda env, config, seed: ScriptedAgent(config.noise, seed),
+        ScriptedConfig(),
+        "plays the script of each task of Continual Bench: what can be reached",
+    ),
+)
 
 __all__ = [
     "AGENTS",
-    "BOUNDARY_AWARE",
-    "TASK_DEPENDENT",
-    "TELLING_OPTIONS",
-    "AgentFactory",
+    "AgentSpec",
     "Episode",
     "OnlineAgent",
-    "OnlineOptions",
+    "PlanningAgent",
     "RandomAgent",
     "ScriptedAgent",
+    "make_agent",
+    "mlp_agent",
+    "register_agent",
     "run_episode",
-    "told_of_tasks",
+    "sac_agent",
 ]

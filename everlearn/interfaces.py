@@ -6,6 +6,7 @@ Shapes: ``N`` inputs in a batch, ``H`` steps of a plan, ``S`` numbers in an obse
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
+
+from everlearn.support.errors import InvalidInputError, given
 
 if TYPE_CHECKING:
     import torch  # the core runs without it
@@ -57,6 +60,56 @@ class Bodies:
     resting: tuple[tuple[int, float], ...] = ()
 
 
+@dataclass(frozen=True)
+class EnvironmentFacts:
+    """What an environment declares beside its spaces; most declare nothing.
+
+    Attributes
+    ----------
+    commanded_position
+        How actions move a position that the observation does not show.
+    bodies
+        Which observations say where hand and objects are.
+    """
+
+    commanded_position: CommandedPosition | None = None
+    bodies: Bodies | None = None
+
+    @classmethod
+    def of(cls, env: gymnasium.Env[Any, Any]) -> EnvironmentFacts:
+        """Read what `env` declares, and check it against its spaces."""
+        declared: dict[str, Any] = {}
+        for name, sort in (("commanded_position", CommandedPosition), ("bodies", Bodies)):
+            declared[name] = getattr(env.unwrapped, name, None)
+            if declared[name] is not None and not isinstance(declared[name], sort):
+                raise InvalidInputError(
+                    f"the environment's {name} is {given(declared[name])}; expected an "
+                    f"everlearn.interfaces.{sort.__name__}"
+                )
+        return cls(**declared)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `from_json` reads."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> EnvironmentFacts:
+        """Read what `to_json` returned, also after a trip through JSON, which has no tuples."""
+        position, bodies = stored["commanded_position"], stored["bodies"]
+        return cls(
+            None if position is None else CommandedPosition(**_with_tuples(position)),
+            None if bodies is None else Bodies(**_with_tuples(bodies)),
+        )
+
+
+def _with_tuples(stored: Any) -> Any:
+    if isinstance(stored, Mapping):
+        return {name: _with_tuples(value) for name, value in stored.items()}
+    if isinstance(stored, (list, tuple)):
+        return tuple(_with_tuples(value) for value in stored)
+    return stored
+
+
 class Objective(Protocol):
     """A batched reward: what a planner maximises."""
 
@@ -92,6 +145,80 @@ class WorldModel(Protocol):
 
     def save(self, path: str | Path) -> None:
         """Write the whole model to `path`, atomically."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A decision and what the planner saw on the way to it.
+
+    Attributes
+    ----------
+    action
+        The action to execute now, ``[A]``.
+    actions
+        The best sequence of actions found, ``[H, A]``.
+    value
+        Imagined return of `actions`.
+    returns
+        Imagined returns of the candidates, one array for each iteration; minus infinity where
+        the objective was not finite.
+    elites
+        The last elite set, best first, ``[E, H, A]``.
+    elite_returns
+        Their imagined returns, ``[E]``.
+    states
+        Their imagined trajectories, ``[E, H + 1, S]``.
+    iterations_done
+        How many iterations there was time for.
+    seconds
+        Wall-clock time of the decision.
+    """
+
+    action: npt.NDArray[np.float32]
+    actions: npt.NDArray[np.float32]
+    value: float
+    returns: tuple[npt.NDArray[np.float64], ...]
+    elites: npt.NDArray[np.float32]
+    elite_returns: npt.NDArray[np.float64]
+    states: FloatArray
+    iterations_done: int
+    seconds: float
+
+
+@runtime_checkable
+class Planner(Protocol):
+    """Searches for actions in the imagination of a model.
+
+    What is registered is the class of its settings, a frozen dataclass with a method
+    ``build(action_space, seed)`` that makes the planner.
+    """
+
+    def plan(
+        self,
+        model: WorldModel,
+        obs: FloatArray,
+        objective: Objective,
+        memory: FloatArray | None = None,
+        deadline_ms: float | None = None,
+    ) -> Plan:
+        """Return a plan from `obs`; on an error the planner is as it was."""
+        ...
+
+    def reset(self) -> None:
+        """Forget earlier plans: start of an episode or of a task."""
+        ...
+
+    def spawn(self, seed: int | np.random.SeedSequence) -> Planner:
+        """Return a fresh planner with the same settings, its own memory and generator."""
+        ...
+
+    def state(self) -> State:
+        """Everything that later plans depend on: arrays and a JSON dictionary."""
+        ...
+
+    def restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
+        """Take over what `state` returned; on bad input raise and change nothing."""
         ...
 
 
@@ -187,14 +314,25 @@ Measure = Literal["success", "return"]
 class World(Protocol):
     """What can be run: tasks, how to make the environment of one, and what is measured."""
 
-    name: str
-    """As commands and configs call it, such as ``continual-bench`` or ``gym:Pendulum-v1``."""
-    tasks: tuple[str, ...]
-    """Names of the tasks, in the order in which they are learned if nobody says another."""
-    measure: Measure
-    """``success``: environments say ``info["success"]``; ``return``: they do not."""
-    max_steps: int
-    """Longest episode."""
+    @property
+    def name(self) -> str:
+        """As commands and configs call it: ``continual-bench``, ``gym:Pendulum-v1``."""
+        ...
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the tasks, in the order in which they are learned if nobody says another."""
+        ...
+
+    @property
+    def measure(self) -> Measure:
+        """``success``: environments say ``info["success"]``; ``return``: they do not."""
+        ...
+
+    @property
+    def max_steps(self) -> int:
+        """Longest episode."""
+        ...
 
     def make(
         self, task: str, *, reset_noise: float = 0.0, render_mode: str | None = None

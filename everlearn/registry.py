@@ -82,8 +82,11 @@ class Registry(Generic[T]):
 
     def name_of(self, item: object) -> str:
         """Return the name under which `item` itself is registered."""
-        for name in self._items:
-            if self.get(name) is item:
+        # What is loaded already first: a lazy component may need an extra that is missing.
+        for name, stored in sorted(
+            self._items.items(), key=lambda pair: isinstance(pair[1], _Lazy)
+        ):
+            if stored is item or (isinstance(stored, _Lazy) and self.get(name) is item):
                 return name
         raise UnknownNameError(f"{given(item)} is not registered as a {self.sort}")
 

@@ -1,11 +1,14 @@
-"""Does the theorem hold on your run? Regret, its growth, its bound, and the assumptions."""
+"""Does the theorem hold on your run? Regret, its growth, its bound, and the assumptions.
 
-from everlearn.audit.measure import audit_stream
-from everlearn.audit.page import page_lines, write_report
+`stream` reads transitions and encodes them; `measure` lets a model learn them and compares it with
+the exact solution (`leader`) and with the bound and the assumptions (`theory`); `result` holds what
+was measured; `page` and `figures` show it. `synthetic` makes streams whose answer is known.
+"""
+
+from everlearn.audit.measure import audit_run, audit_stream
+from everlearn.audit.page import page_lines, progress_bar, write_report
 from everlearn.audit.result import Audit, Point, StepLosses
-from everlearn.audit.run import audit_run, model_for
-from everlearn.audit.schedule import AuditConfig
-from everlearn.audit.stream import TransitionStream, read_stream
+from everlearn.audit.stream import AuditConfig, TransitionStream, model_for, read_stream
 from everlearn.audit.synthetic import SYNTHETIC, SyntheticCase, synthetic_case
 
 __all__ = [
@@ -20,6 +23,7 @@ __all__ = [
     "audit_stream",
     "model_for",
     "page_lines",
+    "progress_bar",
     "read_stream",
     "synthetic_case",
     "write_report",

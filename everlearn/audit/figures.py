@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from everlearn.audit.encoded import Doubles
-from everlearn.audit.growth import LATE, SHAPES
-from everlearn.audit.result import Audit, Comparator, Learner
+from everlearn.audit.result import LEARNERS, Audit, Learner
+from everlearn.audit.stream import Doubles
+from everlearn.audit.theory import LATE, LAWS, required_active
 from everlearn.support.plotting import (
     BLUE,
     GREY,
@@ -24,23 +24,16 @@ from everlearn.support.plotting import (
 )
 
 ONLINE, EXACT, LIMIT, OTHER = BLUE, VERMILLION, PURPLE, GREY
-_LEARNERS: tuple[tuple[Learner, str, str], ...] = (
-    ("online", "sparse online model", ONLINE),
-    ("leader", "exact leader", EXACT),
-)
-
-
-def comparator_of(audit: Audit) -> Comparator:
-    """Return the strongest comparator that was computed."""
-    return "ridge" if audit.last.least_squares is None else "least_squares"
+COLORS: dict[Learner, str] = {"online": ONLINE, "leader": EXACT}
 
 
 def regret_figure(audit: Audit) -> Figure:
     """Regret over time with its best fit, and beside it losses and the bound on log axes."""
     figure, (left, right) = new_figure(1, 2)
-    comparator = comparator_of(audit)
+    comparator = audit.strongest
     steps = [point.step for point in audit.points]
-    for learner, label, color in _LEARNERS:
+    for learner, label in LEARNERS.items():
+        color = COLORS[learner]
         times, regrets = audit.regret(learner, comparator)
         if not times:
             continue
@@ -48,9 +41,9 @@ def regret_figure(audit: Audit) -> Figure:
         growth = audit.growth[f"{learner}/{comparator}"]
         if growth is not None:
             late = np.linspace(LATE * times[-1], times[-1], 200, dtype=np.float64)
-            for shape, style in ((growth.best, "-"), ("log T", ":")):
-                fit = growth.fits[shape]
-                left.plot(late, fit.offset + fit.slope * SHAPES[shape](late), style, color=color)
+            for law, style in ((growth.best, "-"), ("log T", ":")):
+                fit = growth.fits[law]
+                left.plot(late, fit.offset + fit.slope * LAWS[law](late), style, color=color)
         right.plot(times, np.maximum(regrets, 1e-300), color=color, label=f"regret, {label}")
     _mark_tasks(left, audit)
     best = "least squares" if comparator == "least_squares" else "ridge"
@@ -60,7 +53,7 @@ def regret_figure(audit: Audit) -> Figure:
     right.plot(steps, [point.still_loss for point in audit.points], color=OTHER, label="no change")
     bounds = [audit.constants.bound(step) for step in steps]
     right.plot(steps, bounds, color=LIMIT, label="the paper's bound")
-    right.set(xscale="log", yscale="log")
+    _set_log_scales(right)
     label_axes(right, "step", "sum of squared errors", "the bound beside what it bounds")
     return figure
 
@@ -82,7 +75,7 @@ def gap_figure(audit: Audit) -> Figure:
     if one_step:
         right.plot(*zip(*one_step, strict=True), "o-", ms=3, color=EXACT, label="one sparse step")
     right.axhline(audit.proposition.allowed, color=LIMIT, label=r"allowed, $K r_M$")
-    right.set(xscale="log", yscale="log")
+    _set_log_scales(right)
     label_axes(right, "step", r"$|\tilde W - W|_F \,/\, |\Delta_t|_F$", "proposition on the gap")
     return figure
 
@@ -93,13 +86,13 @@ def assumptions_figure(audit: Audit) -> Figure:
     steps = [point.step for point in audit.points]
     first.plot(steps, [p.stability.largest for p in audit.points], color=ONLINE, label="found")
     first.plot(steps, [p.stability.allowed for p in audit.points], color=LIMIT, label="allowed")
-    first.set(xscale="log", yscale="log")
+    _set_log_scales(first)
     label_axes(first, "step", r"$|\phi\phi^T - A/t|_2$", "assumption 1")
     if audit.losses.leverage is not None:
         scaled = audit.losses.leverage * np.arange(1, audit.steps + 1)
         second.plot(*_thinned(scaled), color=ONLINE, label="median of neighbours")
         second.axhline(1, color=LIMIT, label="allowed")
-        second.set(xscale="log", yscale="log")
+        _set_log_scales(second)
         label_axes(
             second, "step", r"$t\,\phi_t^T (A + r I)^{-1}\phi_t$", "what the proofs need of it"
         )
@@ -111,12 +104,12 @@ def assumptions_figure(audit: Audit) -> Figure:
         ("trace, as in the proof", OTHER, [p.trace for p in audit.points]),
     ):
         asked = [
-            square * (size / p.feature_square + 1) * float(np.hypot(p.coupling, 1))
+            required_active(square, size, p.feature_square, p.coupling)
             for size, p in zip(matrix, audit.points, strict=True)
         ]
         third.plot(steps, np.minimum(asked, audit.constants.cells), color=color, label=label)
     third.axhline(audit.constants.active, color=LIMIT, label="K")
-    third.set(xscale="log", yscale="log")
+    _set_log_scales(third)
     label_axes(third, "step", "K must be at least", "assumption 3")
     return figure
 
@@ -132,6 +125,12 @@ def save_figures(audit: Audit, folder: Path) -> None:
     """Write all figures into `folder`, which is there."""
     for name, draw in FIGURES.items():
         save_figure(draw(audit), folder / name, dots_per_inch=110)
+
+
+def _set_log_scales(axes: Axes) -> None:
+    """Set log scales, unless there is nothing above zero because nothing moved."""
+    if np.isfinite(axes.dataLim.minpos).all():
+        axes.set(xscale="log", yscale="log")
 
 
 def _mark_tasks(axes: Axes, audit: Audit) -> None:

@@ -1,27 +1,30 @@
-"""A short page about an audit, in plain words."""
+"""The text of an audit, verdict first; its page with figures and numbers; its progress bar."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from everlearn.audit.figures import FIGURES, save_figures
-from everlearn.audit.result import Audit, Comparator, Learner
-from everlearn.online import OnlineWorldModelConfig
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBar
+
+from everlearn.audit.measure import Progress
+from everlearn.audit.result import COMPARATORS, LEARNERS, Audit
+from everlearn.audit.theory import FEWEST, LATE
+from everlearn.online import OnlineModelConfig
 from everlearn.runs.folder import write_text
 from everlearn.runs.metrics_file import storing
 from everlearn.world_model.memory import NoMemory
 
-NAMES = {"online": "sparse online model", "leader": "exact leader"}
-COMPARATORS: tuple[tuple[Comparator, str], ...] = (
-    ("ridge", "ridge, the best of its norm"),
-    ("least_squares", "least squares, the best of all"),
-)
-
 
 def write_report(audit: Audit, folder: Path) -> None:
-    """Write the page, its figures and all numbers (``audit.json``) into `folder`."""
+    """Write the page (``audit.md``), its figures and all numbers (``audit.json``) into `folder`."""
+    from everlearn.audit.figures import FIGURES, save_figures  # text alone needs no matplotlib
+
     with storing(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
         save_figures(audit, folder)
@@ -31,8 +34,10 @@ def write_report(audit: Audit, folder: Path) -> None:
 
 
 def page_lines(audit: Audit) -> list[str]:
-    """Return the page as lines of Markdown."""
+    """Return the page as lines of Markdown; the first is the verdict, in a sentence."""
     return [
+        verdict_sentence(audit),
+        "",
         *_head(audit),
         *_losses(audit),
         *_growth(audit),
@@ -43,8 +48,59 @@ def page_lines(audit: Audit) -> list[str]:
     ]
 
 
+def verdict_sentence(audit: Audit) -> str:
+    """Say in one sentence how the regret grows, if it is below the bound, if the theorem applies.
+
+    The regret is that of the sparse online model against the strongest comparator computed.
+    """
+    stream = f"On these {audit.steps:,} transitions{' in random order' if audit.shuffled else ''}"
+    if audit.constants.target_norm == 0:
+        return f"{stream} nothing moved, so there is no regret to speak of."
+    failed = [str(verdict.assumption) for verdict in audit.verdicts if not verdict.held]
+    reasons = []
+    if failed:
+        plural = len(failed) > 1
+        numbers = (
+            f"s {', '.join(failed[:-1])} and {failed[-1]} fail" if plural else f" {failed[0]} fails"
+        )
+        reasons.append("assumption" + numbers)
+    if audit.remarks:
+        reasons.append("the model has settings that it does not cover")
+    theorem = "all three assumptions hold"
+    if reasons:
+        theorem = f"the theorem does not apply, because {' and '.join(reasons)}"
+    return f"{stream} {_growth_words(audit)}, {_bound_words(audit)}; {theorem}."
+
+
+def _growth_words(audit: Audit) -> str:
+    steps, regrets = audit.regret("online", audit.strongest)
+    growth = audit.growth[f"online/{audit.strongest}"]
+    if growth is not None and growth.exponent is not None:
+        verb = "grows" if growth.exponent >= 0 else "falls"
+        return f"the regret {verb} like t^{growth.exponent:.2f}"
+    if growth is not None:
+        why = "not positive at all times, so that it has no exponent"
+    elif sum(step >= LATE * steps[-1] for step in steps) < FEWEST:
+        why = "measured at too few times to say how it grows"
+    else:
+        why = "the same at all times"
+    return f"the regret is {regrets[-1]:.3g} ({why})"
+
+
+def _bound_words(audit: Audit) -> str:
+    steps, regrets = audit.regret("online", audit.strongest)
+    above = sum(
+        regret > audit.constants.bound(step) for step, regret in zip(steps, regrets, strict=True)
+    )
+    if above:
+        return f"above the paper's bound at {above} of {len(steps)} times"
+    if audit.first_useful_step is None or audit.steps < audit.first_useful_step:
+        return "below the paper's bound, which is too large to say anything"
+    return "below the paper's bound"
+
+
 def _head(audit: Audit) -> list[str]:
-    papers = {**asdict(OnlineWorldModelConfig()), "memory": NoMemory.name}
+    papers = {**asdict(OnlineModelConfig()), "memory": NoMemory.name}
     settings = ", ".join(
         f"{name} {value}"
         for name, value in audit.model.items()
@@ -53,10 +109,8 @@ def _head(audit: Audit) -> list[str]:
     order = " in random order" if audit.shuffled else ""
     constants = audit.constants
     return [
-        f"# Regret audit of {audit.name}",
-        "",
-        f"{audit.steps} transitions of {audit.episodes} episodes{order}. Model: {settings}; "
-        "all else as in the paper.",
+        f"Regret audit of {audit.name}: {audit.steps} transitions of {audit.episodes} "
+        f"episodes{order}. Model: {settings}; all else as in the paper.",
         f"D = {constants.cells} cells, of which the stream touches {constants.used}; K = "
         f"{constants.active} active; S = {constants.outputs} outputs.",
         "",
@@ -84,16 +138,15 @@ def _growth(audit: Audit) -> list[str]:
         "| regret of | against | at the end | best fit | log T | sqrt T | T | exponent |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    learners: tuple[Learner, ...] = ("online", "leader")
-    for learner in learners:
-        for comparator, words in COMPARATORS:
+    for learner, learner_name in LEARNERS.items():
+        for comparator, comparator_name in COMPARATORS.items():
             steps, regrets = audit.regret(learner, comparator)
             if not steps:
                 continue
             growth = audit.growth[f"{learner}/{comparator}"]
-            row = [NAMES[learner], words, f"{regrets[-1]:.4g}"]
+            row = [learner_name, comparator_name, f"{regrets[-1]:.4g}"]
             if growth is None:
-                row += ["too few points", "", "", "", ""]
+                row += ["no fit", "", "", "", ""]
             else:
                 row.append(growth.best)
                 row += [f"{fit.explained:.4f}" for fit in growth.fits.values()]
@@ -104,7 +157,7 @@ def _growth(audit: Audit) -> list[str]:
         *out,
         "",
         f"Fits are over the {fitted} points after the first tenth; columns show the part of the "
-        "variance that each shape explains, and the slope on log axes.",
+        "variance that each law explains, and the slope on log axes.",
         "",
     ]
 
@@ -151,10 +204,11 @@ def _bound(audit: Audit) -> list[str]:
     ]
     if audit.first_useful_step is not None:
         out.append(f"It says something from step {audit.first_useful_step:.2g} on.")
-    out.append(
-        "The theorem's second part would need lambda = "
-        f"{audit.best_penalty_inverse:.2g}, and asks for at least 1."
-    )
+    if audit.best_penalty_inverse is not None:
+        out.append(
+            "The theorem's second part would need lambda = "
+            f"{audit.best_penalty_inverse:.2g}, and asks for at least 1."
+        )
     if audit.leader is not None:
         out.append(
             "Without any assumption the exact leader's regret against the regularised minimum, "
@@ -165,25 +219,21 @@ def _bound(audit: Audit) -> list[str]:
 
 
 def _gap(audit: Audit) -> list[str]:
-    gap, facts = audit.last.gap, audit.proposition
+    gap, proposition = audit.last.gap, audit.proposition
     out = [
         f"Sparse against exact: at the end the sparse weights are {gap.relative:.2%} of their norm "
         f"away from the exact ones, and their regularised loss on all data is {gap.excess:.2%} "
         "above the minimum."
     ]
-    if audit.last.leader_loss is not None:
+    if audit.last.leader_loss:
         extra = audit.last.online_loss / audit.last.leader_loss - 1
         out.append(f"The sparse model's loss over its life is {extra:+.1%} against the leader's.")
     out.append(
-        f"The proposition on the gap allows K r_M = {facts.allowed:.3g} times |Delta_t|; the "
-        f"largest seen is {facts.largest:.3g} times, and it held at {facts.held} of {facts.times} "
-        "times."
+        f"Proposition 3 allows a gap of K r_M = {proposition.allowed:.3g} times |Delta_t|; the "
+        f"largest seen is {proposition.largest:.3g} times, and it held at {proposition.held} of "
+        f"{proposition.times} times. One sparse step from the exact solution, as in its proof: "
+        f"{proposition.one_step_largest:.3g} times."
     )
-    if facts.one_step_largest is not None:
-        out.append(
-            f"One sparse step from the exact solution, as in its proof: "
-            f"{facts.one_step_largest:.3g} times."
-        )
     return [" ".join(out), ""]
 
 
@@ -210,3 +260,15 @@ def _limits(audit: Audit) -> list[str]:
         f"precision: {exact}. Sampled: {sampled}.{left_out} "
         f"{audit.seconds:.0f} s."
     ]
+
+
+@contextmanager
+def progress_bar(console: Console | None = None) -> Iterator[Progress]:
+    """Give a function that shows how far an audit is; only terminals show it."""
+    console = console or Console(stderr=True)
+    columns = (TextColumn("audit"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with ProgressBar(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("audit", total=None)
+        yield lambda done, steps: bar.update(task, completed=done, total=steps)

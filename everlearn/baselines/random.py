@@ -31,6 +31,8 @@ class RandomAgent:
     """
 
     boundary_aware = False
+    told: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
 
     def __init__(self, action_space: spaces.Box, seed: int | np.random.SeedSequence = 0) -> None:
         self.action_space = action_space

@@ -29,6 +29,8 @@ class ScriptedAgent:
     """
 
     boundary_aware = True
+    told = ("boundaries", "name")
+    given = ("scene",)
 
     def __init__(self, noise: float = 0.0, seed: int | np.random.SeedSequence = 0) -> None:
         if not 0.0 <= noise < np.inf:

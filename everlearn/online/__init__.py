@@ -1,5 +1,6 @@
-"""The paper: a world model of sparse features that is solved in closed form after every step."""
+"""The paper: sparse features, and a ridge regression on them that is updated at every step."""
 
-from everlearn.online.model import OnlineWorldModel, OnlineWorldModelConfig
+from everlearn.online.config import OnlineModelConfig
+from everlearn.online.model import OnlineWorldModel
 
-__all__ = ["OnlineWorldModel", "OnlineWorldModelConfig"]
+__all__ = ["OnlineModelConfig", "OnlineWorldModel"]

@@ -1,40 +1,34 @@
-"""The online world model: predicts the change of an observation, exact after every step.
+"""The online world model: predicts the change of an observation, and learns it step by step.
 
 The model is ``y = W^T phi(x)`` with Losse features ``phi`` (encoding.py) of the observation,
-the action and what is remembered (inputs.py, memory.py), and weights that follow the leader
-(learner.py). Imagination runs in compiled code (kernels.py).
+the action and what is remembered (world_model/inputs.py, world_model/memory.py), and weights that
+follow the leader (ridge.py). Imagination runs in compiled code (kernels/imagination.py).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.interfaces import Bodies, FloatArray
-from everlearn.online import snapshot as checkpoint
+from everlearn.online import snapshot
+from everlearn.online.config import OnlineModelConfig
 from everlearn.online.encoding import LosseEncoding
 from everlearn.online.kernels import imagination as kernels
-from everlearn.online.onsets import Onsets
-from everlearn.online.projections import (
-    dense_rows,
-    local_rows,
-    local_sizes,
-    relative_places,
-)
 from everlearn.online.ridge import RidgeLearner
-from everlearn.support.checks import check_number, check_positive, check_whole
-from everlearn.support.errors import InvalidInputError
+from everlearn.support.checks import check_whole
+from everlearn.support.settings import with_options
 from everlearn.support.threads import Threads
 from everlearn.world_model.base import ImaginingModel, Transitions, paired
 from everlearn.world_model.inputs import Batch
-from everlearn.world_model.memory import CompiledMemory, Memory
+from everlearn.world_model.memory import Memory
+from everlearn.world_model.step_kernels import MemoryTables, Trajectories
 from everlearn.world_model.vectors import LANES, padded
 
 logger = logging.getLogger(__name__)
@@ -46,85 +40,12 @@ MAX_BLOCK = 96
 """Candidates imagined together: their inputs and outputs fit the nearest cache."""
 
 
-@dataclass(frozen=True)
-class OnlineWorldModelConfig:
-    """Settings of an `OnlineWorldModel`; the defaults are the paper's."""
-
-    features: int = 300
-    """Grids of the encoding."""
-    bins: int = 9
-    """Edges along one dimension of a grid."""
-    grid_dim: int = 2
-    """Dimensions of a grid."""
-    ridge: float = 0.005
-    """Strength of the ridge, the paper's 1 / lambda."""
-    ridge_growth: Literal["fixed", "samples"] = "fixed"
-    """``fixed``: the ridge as it is; ``samples``: times the number of samples seen."""
-    observation_gain: float = 3.0
-    """What the bounds of an observation become after scaling."""
-    action_gain: float = 1.5
-    """What the bounds of an action become after scaling."""
-    solve_every: int = 0
-    """Samples after which the exact solution of everything seen replaces the weights; 0 never.
-
-    Equation 5 holds the other rows while it moves the active ones, so rows of old places are
-    left behind when shared ones move. Between two solutions it is as it was.
-    """
-    linear: bool = False
-    """Whether action and memory are features as they are, beside the grids."""
-    local_grids: float = 0.0
-    """Fraction of the grids that look at one object from the hand (projections.py)."""
-    local_gain: float = 30.0
-    """What a metre between hand and object becomes in the finest local grid."""
-    place_gain: float = 0.0
-    """What a metre of the object's own place becomes in a local grid; 0: it is not seen."""
-    local_inputs: int = 4
-    """Inputs that a projection of a local grid mixes."""
-    local_reach: float = 0.0
-    """Distance from its object, in metres, at which a local grid ends; 0: none does.
-
-    Nothing learned further away touches its cells, and imagination passes over it there.
-    """
-    onset_weight: float = 1.0
-    """How often a transition counts in which a thing at rest begins to move (`Onsets`)."""
-    clip: bool = True
-    """Keep predictions inside the observation space."""
-    precision: Literal["float32", "float64"] = "float32"
-    """Type of statistics, weights and predictions."""
-    warm_up: int = 200
-    """Transitions that fix the scale of unbounded inputs, before any is learned."""
-    max_memory_gb: float | None = None
-    """Refuse to learn before the statistics outgrow this."""
-    threads: int | None = None
-    """Threads of kernels and linear algebra; None takes what numba was given."""
-    seed: int = 0
-    """Seed of the random projection."""
-
-    def __post_init__(self) -> None:
-        for name in ("ridge", "observation_gain", "action_gain", "local_gain", "onset_weight"):
-            check_positive(name, getattr(self, name))
-        for name, known in (
-            ("ridge_growth", ("fixed", "samples")),
-            ("precision", ("float32", "float64")),
-        ):
-            if getattr(self, name) not in known:
-                raise InvalidInputError(
-                    f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}"
-                )
-        check_number("local_grids", self.local_grids, 0.0, 1.0)
-        check_number("local_reach", self.local_reach, 0.0, 1e6)
-        check_number("place_gain", self.place_gain, 0.0, 1e6)
-        check_whole("local_inputs", self.local_inputs, 1)
-        check_whole("solve_every", self.solve_every, 0)
-        check_whole("warm_up", self.warm_up, 2)
-        if self.threads is not None:
-            check_whole("threads", self.threads, 1)
-        if self.max_memory_gb is not None:
-            check_positive("max_memory_gb", self.max_memory_gb)
-
-
 class OnlineWorldModel(ImaginingModel):
-    """A world model that is exact after every transition.
+    """A world model that learns from every transition at once and forgets none.
+
+    After every `learn` the weights at the cells that the transition activated minimise the ridge
+    loss of everything seen, all other weights held (equation 5). After `solve` (every
+    `solve_every` transitions, if that is set) all weights do.
 
     Parameters
     ----------
@@ -133,31 +54,39 @@ class OnlineWorldModel(ImaginingModel):
     config
         Settings; any of them can also be given by name, as in
         ``OnlineWorldModel(obs_space, act_space, features=100, ridge=1.0)``.
+    seed
+        Seed of the random projection.
+    threads
+        Threads of kernels and linear algebra; None takes what numba was given.
     memory
         What the model sees beside observation and action; nothing, as in the paper, if None.
     bodies
         Where hand and objects are in the observation; local grids need it.
     still
         Smallest change of each observation in a step, as for `ImaginingModel`.
+    unread
+        Observations, the last ones, that are predicted and not read, as for `ImaginingModel`.
     """
 
     def __init__(
         self,
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
-        config: OnlineWorldModelConfig | None = None,
+        config: OnlineModelConfig | None = None,
         *,
+        seed: int = 0,
+        threads: int | None = None,
         memory: Memory | None = None,
         bodies: Bodies | None = None,
         still: npt.ArrayLike | None = None,
+        unread: int = 0,
         **options: Any,
     ) -> None:
-        known = {field.name for field in fields(OnlineWorldModelConfig)}
-        if unknown := set(options) - known:
-            raise InvalidInputError(
-                f"unknown option {sorted(unknown)[0]!r}; known: {', '.join(sorted(known))}"
-            )
-        self.config = replace(config or OnlineWorldModelConfig(), **options)
+        check_whole("seed", seed, 0)
+        if threads is not None:
+            check_whole("threads", threads, 1)
+        self.config = with_options(config or OnlineModelConfig(), options)
+        self.seed = seed
         super().__init__(
             observation_space,
             action_space,
@@ -166,74 +95,27 @@ class OnlineWorldModel(ImaginingModel):
             (self.config.observation_gain, self.config.action_gain),
             self.config.clip,
             still,
-        )
-        self.encoding = LosseEncoding(
-            self.inputs.count,
-            self.config.features,
-            self.config.bins,
-            self.config.grid_dim,
-            np.random.default_rng(self.config.seed),
-            self.dtype,
-            self.inputs.count - self.inputs.observations if self.config.linear else 0,
+            unread,
         )
         self.bodies = bodies
-        self._set_projection()
-        self._threads = Threads(self.config.threads)
+        self.encoding = LosseEncoding.of_config(self.config, self.inputs, bodies, seed)
+        self._threads = Threads(threads)
         limit = self.config.max_memory_gb
         self.learner = RidgeLearner(
-            self.encoding.cells,
-            self.encoding.active,
-            2**self.encoding.grid_dim,
-            self.inputs.observations,
-            self.dtype,
-            self.config.ridge,
-            self.config.ridge_growth == "samples",
-            None if limit is None else limit * 1e9,
-            self._threads,
-        )
-        self._onsets = (
-            Onsets(self.config.onset_weight, self.memory, bodies)
-            if self.config.onset_weight != 1
-            else None
+            cells=self.encoding.cells,
+            active=self.encoding.active,
+            corners=2**self.encoding.grid_dim,
+            outputs=self.inputs.observations,
+            own_scale=unread,
+            dtype=self.dtype,
+            ridge=self.config.ridge,
+            max_bytes=None if limit is None else limit * 1e9,
+            threads=self._threads,
         )
         self.pending: list[Transitions] = []
         logger.info("kernels are compiled at their first use on a machine, which takes < 30 s")
 
-    def _set_projection(self) -> None:
-        """Draw the projections of dense and local grids, if that is not just the paper's."""
-        config, dim = self.config, self.config.grid_dim
-        grids = round(config.local_grids * config.features)
-        if grids and (self.bodies is None or self.warming_up):
-            raise InvalidInputError(
-                "local_grids needs `bodies`, the places of hand and objects in the observation, "
-                "and finite bounds; an environment declares them as `bodies`. Without, leave "
-                "local_grids at 0"
-            )
-        if not grids and self.inputs.gridded.all():
-            return
-        rng = np.random.default_rng(config.seed)
-        rows = dense_rows(rng, (config.features - grids) * dim, self.inputs)
-        if grids and self.bodies is not None:
-            local = local_rows(
-                rng,
-                grids,
-                dim,
-                self.inputs,
-                self.bodies,
-                config.local_gain,
-                config.local_inputs,
-                config.place_gain,
-            )
-            rows = np.concatenate([rows, local])
-            if config.local_reach:
-                self.encoding.set_gates(
-                    relative_places(self.inputs, self.bodies),
-                    local_sizes(grids, self.bodies),
-                    config.local_reach,
-                )
-        self.encoding.set_projection(rows)
-
-    # Facts -----------------------------------------------------------------------------
+    # What it has learned ---------------------------------------------------------------
 
     @property
     def weights(self) -> FloatArray:
@@ -253,11 +135,6 @@ class OnlineWorldModel(ImaginingModel):
         return self.learner.statistics.used / self.encoding.cells
 
     @property
-    def ridge(self) -> float:
-        """The ridge in force: fixed, or growing with the samples."""
-        return self.learner.ridge
-
-    @property
     def fallbacks(self) -> int:
         """Updates that float32 could not solve and float64 did."""
         return self.learner.solver.fallbacks
@@ -270,7 +147,8 @@ class OnlineWorldModel(ImaginingModel):
     def residual(self) -> npt.NDArray[np.float64]:
         """``G = B - A W - r W`` of every cell ``[D, S]``, from the statistics, in float64.
 
-        Minus half the gradient of the ridge loss; zero on the last active cells.
+        Minus half the gradient of the ridge loss: zero, up to rounding, at the active cells of
+        the last transition (equation 5), and at all cells after `solve`.
         """
         return self.learner.residual()
 
@@ -291,28 +169,16 @@ class OnlineWorldModel(ImaginingModel):
         cells, values = self.encoding(self.inputs.assemble(observations, actions, states))
         return (cells[0], values[0]) if single else (cells, values)
 
-    def _run(
-        self, states: FloatArray, actions: Batch, memory: FloatArray, compiled: CompiledMemory
-    ) -> None:
-        scaling = np.stack([self.inputs.scaling.centre, self.inputs.scaling.multiplier])
+    def _run(self, trajectories: Trajectories, memory: MemoryTables) -> None:
+        scaling = self.inputs.scaling
+        tables = self._step_tables(scaling.centre, scaling.multiplier, memory)
         with self._threads.limited() as threads:
-            share = -(-len(states) // threads)
+            share = -(-len(trajectories.states) // threads)
             kernels.imagine(
-                states,
-                actions.astype(self.dtype),
-                memory.astype(self.dtype),
-                self.encoding.compiled,
-                self.encoding.gates,
-                self.encoding.padded_inputs,
-                scaling.astype(self.dtype),
+                trajectories,
+                tables,
+                self.encoding.tables,
                 self.learner.table,
-                self.encoding.bins,
-                self.encoding.grid_dim,
-                self.encoding.first_linear,
-                self._limits,
-                compiled.kind,
-                compiled.whole,
-                compiled.real.astype(self.dtype),
                 self.learner.vectors,
                 min(MAX_BLOCK, padded(max(share, 1), LANES)),
             )
@@ -320,13 +186,25 @@ class OnlineWorldModel(ImaginingModel):
     # Learning --------------------------------------------------------------------------
 
     def learn(self, obs: object, action: object, next_obs: object, memory: object = None) -> None:
-        """Take in one transition and update the weights at its active cells (equation 5).
+        """Take in one transition: equation 5 at the cells that it activates.
 
         `memory` is the memory's state at `obs`. While `warming_up`, transitions are kept; the
         one that completes the warm-up fixes the scale and learns all of them in order.
         Bad input raises and changes nothing.
         """
-        transition = self._checked(obs, action, next_obs, memory, (1,))
+        self._learn(self._checked(obs, action, next_obs, memory, (1,)))
+
+    def learn_unchecked(
+        self,
+        obs: FloatArray,
+        action: FloatArray,
+        next_obs: FloatArray,
+        memory: FloatArray | None = None,
+    ) -> None:
+        """`learn` of a transition that was checked before: finite, ``[S]``, ``[A]``, ``[S]``."""
+        self._learn(self._transition(obs, action, next_obs, memory))
+
+    def _learn(self, transition: Transitions) -> None:
         for one in zip(*self._after_warm_up(transition), strict=True):
             self._learn_one(*one)
 
@@ -356,27 +234,9 @@ class OnlineWorldModel(ImaginingModel):
     def _samples(
         self, obs: Batch, action: Batch, next_obs: Batch, memory: Batch
     ) -> tuple[npt.NDArray[np.int64], FloatArray, Batch]:
-        """Cells, values and targets of transitions.
-
-        One that counts w times has both values and targets times the root of w: in the ridge
-        loss that is the same.
-        """
+        """Cells, values and targets of transitions."""
         cells, values = self.encoding(self.inputs.assemble(obs, action, memory))
-        targets = next_obs - obs
-        if self._onsets is not None:
-            factors = np.sqrt(self._onsets.weights(targets, memory))[:, None]
-            values, targets = values * factors.astype(values.dtype), targets * factors
-        return cells, values, targets
-
-    def refine(self, obs: object, action: object, memory: object = None) -> None:
-        """Equation 5 at the active cells of one input, from the data already seen.
-
-        Repeated over inputs it walks to the solution of `solve`, one block at a time.
-        """
-        observations = self.inputs.check_observation(obs, "obs", (1,))
-        actions = self.inputs.check_action(action, "action", (1,))
-        cells, values = self.encode(observations, actions, memory)
-        self.learner.refine(cells[self.encoding.opened(values[None])[0]])
+        return cells, values, next_obs - obs
 
     def learn_batch(
         self,
@@ -424,21 +284,21 @@ class OnlineWorldModel(ImaginingModel):
         """
         self.learner.solve()
 
-    # Keeping ---------------------------------------------------------------------------
+    # Snapshots -------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Everything the model knows, for `restore`: arrays and JSON facts."""
-        return checkpoint.model_state(self)
+        return snapshot.model_state(self)
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
         """Take over a `state` of a model with the same spaces, settings and memory, to the bit."""
-        checkpoint.restore_model(self, arrays, meta)
+        snapshot.restore_model(self, arrays, meta)
 
     def save(self, path: str | Path) -> None:
         """Write the whole model to `path`, atomically."""
-        checkpoint.save_model(self, path)
+        snapshot.save_model(self, path)
 
     @classmethod
-    def load(cls, path: str | Path) -> OnlineWorldModel:
-        """Read what `save` wrote."""
-        return checkpoint.load_model(cls, path)
+    def load(cls, path: str | Path, memory: Memory | None = None) -> OnlineWorldModel:
+        """Read what `save` wrote; a memory that is none of this package's must be given."""
+        return snapshot.load_model(cls, path, memory)

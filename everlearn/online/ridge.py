@@ -1,17 +1,23 @@
-"""Follow the leader on sparse features: the exact ridge solution, one active block at a time.
+"""Follow the leader on sparse features: ridge regression, one active block at a time.
 
 After every sample the weights at its active cells ``s`` become the minimiser of the ridge loss
 of everything seen, the other rows held (paper, equation 5)::
 
     W_s <- (A_ss + r I)^-1 (B_s - A_s,rest W_rest),    A = sum phi phi^T,  B = sum phi y^T
 
-In terms of the residual ``G = B - A W - r W`` that is ``W_s += (A_ss + r I)^-1 G_s``, and most
-of ``G_s`` is known without touching ``A``: see `RidgeLearner._residual_of_active`.
+So the gradient of the loss vanishes at the active cells after every sample, and in general
+nowhere else. `RidgeLearner.solve` makes it vanish everywhere: ``W = (A + r I)^-1 B``.
+
+In terms of the residual ``G = B - A W - r W``, minus half that gradient, the update is
+``W_s += (A_ss + r I)^-1 G_s``, and most of ``G_s`` is known without touching ``A``: see
+`RidgeLearner._residual_of_active`. `BlockSolver` solves the block in float32, checks the result by
+what it leaves of ``G_s``, and does not return one that is wrong.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +25,8 @@ from scipy.linalg import lapack
 
 from everlearn.interfaces import FloatArray
 from everlearn.online.kernels import update as update_kernels
-from everlearn.online.solver import BlockSolver, UnsolvableError
 from everlearn.online.statistics import Statistics
-from everlearn.support.errors import MemoryLimitError
+from everlearn.support.errors import EverlearnError, MemoryLimitError
 from everlearn.support.threads import Threads
 from everlearn.world_model.vectors import LANES, aligned_zeros, padded
 
@@ -43,6 +48,172 @@ longer small beside the ridge, the weakest directions of the solution are noise.
 CHUNK = 256
 """Rows of A turned to float64 at a time."""
 
+TOLERANCE = 1e-3
+"""Largest residual left by a solve, relative to the right-hand side."""
+
+FLOOR = 4.0
+"""Residual, in units of what rounding the weights alone leaves, that cannot be improved."""
+
+ATTEMPTS = 3
+"""Solves with one factorisation: the first and two of iterative refinement."""
+
+
+class UnsolvableError(EverlearnError, np.linalg.LinAlgError):
+    """The block could not be solved to the promised accuracy, in float64 either."""
+
+
+def factorise_single(matrix: FloatArray) -> int:
+    """Cholesky factorisation in place, float32; returns LAPACK's info (0: done).
+
+    `matrix` is in C order with its upper half filled. LAPACK reads that as the lower half of a
+    matrix in Fortran order, the half that it factorises faster.
+    """
+    _, info = lapack.spotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+    return int(info)
+
+
+def factorise_double(matrix: FloatArray) -> int:
+    """As `factorise_single`, in float64."""
+    _, info = lapack.dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+    return int(info)
+
+
+def _back_single(factor: FloatArray, right: FloatArray) -> FloatArray:
+    solution: FloatArray
+    solution, _ = lapack.spotrs(factor.T, right.astype(np.float32), lower=1)
+    return solution
+
+
+def _back_double(factor: FloatArray, right: FloatArray) -> FloatArray:
+    solution: FloatArray
+    solution, _ = lapack.dpotrs(factor.T, right, lower=1)
+    return solution
+
+
+class BlockSolver:
+    """Solves ``(A_ss + r I) X = G_s`` for one active block after another, never silently wrong.
+
+    ``A_ss + r I`` is positive definite, so Cholesky does, in the type of the statistics. In
+    float32 that is twice as fast and good to three digits or so; the error of the solution is
+    itself the solution of a system with the same matrix, so what is left of ``G_s`` (computed in
+    float64) is solved for with the same factor and added, which is iterative refinement. If that
+    does not get there the block is factorised in float64, and refused if that fails too.
+
+    Parameters
+    ----------
+    active
+        Most rows of a block (``K``).
+    dtype
+        Type of the statistics and of the first factorisation.
+    groups
+        Outputs that are judged together: their residuals are of one scale. A large reward must
+        not excuse errors of small changes.
+    """
+
+    def __init__(self, active: int, dtype: npt.DTypeLike, groups: tuple[slice, ...]) -> None:
+        self._groups = groups
+        self._space: FloatArray = np.zeros((2, active * active), dtype)
+        self._every = np.arange(active)
+        self._single = self._space.dtype == np.float32
+        self.fallbacks = 0
+        self.prepare(active)
+
+    def prepare(self, active: int) -> None:
+        """Make `gathered` and `factor` room for a block of so many rows."""
+        gathered, factor = self._space[:, : active * active]
+        self.gathered: FloatArray = gathered.reshape(active, active)
+        self.factor: FloatArray = factor.reshape(active, active)
+        self._all = self._every[:active]
+
+    def solve(
+        self, ridge: float, right: npt.NDArray[np.float64], weights: FloatArray
+    ) -> tuple[FloatArray, npt.NDArray[np.float64]]:
+        """Change the block's weights so that the residual vanishes.
+
+        Parameters
+        ----------
+        ridge
+            Added to the diagonal of `gathered`, which holds ``A_ss``; `factor` holds its upper
+            half and is overwritten.
+        right
+            Residual ``G_s[K, L]`` before the change.
+        weights
+            ``W_s[K, L]`` before the change.
+
+        Returns
+        -------
+        weights, residual
+            ``W_s`` and ``G_s`` after it. The residual counts what rounding the weights to their
+            type leaves behind; the caller carries it to the next update.
+        """
+        diagonal = np.einsum("ii->i", self.factor)
+        if self._single:
+            diagonal += np.float32(ridge)
+            if factorise_single(self.factor) == 0:
+                found = self._improve(ridge, right, weights, self.factor, _back_single)
+                if found is not None:
+                    return found
+            self.fallbacks += 1
+            double: FloatArray = self.gathered.astype(np.float64)
+            np.einsum("ii->i", double)[:] += ridge
+        else:
+            diagonal += ridge
+            double = self.factor
+        if factorise_double(double) == 0:
+            found = self._improve(ridge, right, weights, double, _back_double)
+            if found is not None:
+                return found
+        raise UnsolvableError(
+            f"the active block of {len(right)} cells with ridge {ridge:g} cannot be solved to "
+            f"{TOLERANCE:g}: its largest entry is {self.gathered.max():g}. Use a larger ridge, or "
+            "precision='float64'. The weights were left as they were"
+        )
+
+    def _improve(
+        self,
+        ridge: float,
+        right: npt.NDArray[np.float64],
+        weights: FloatArray,
+        factor: FloatArray,
+        back: Callable[[FloatArray, FloatArray], FloatArray],
+    ) -> tuple[FloatArray, npt.NDArray[np.float64]] | None:
+        """Solve and refine with one factorisation; None if the residual does not vanish."""
+        sizes = [np.abs(right[:, group]).max() for group in self._groups]
+        vectors = (0,) * (weights.shape[1] // LANES)
+        for _ in range(ATTEMPTS):
+            step = back(factor, right)
+            new = (weights + step).astype(weights.dtype)
+            # What the rounded weights really moved by: exact where they moved little.
+            moved = np.ascontiguousarray(new - weights)
+            left = right - ridge * moved.astype(np.float64)
+            update_kernels.subtract_products(
+                self.gathered, self._all, self._all, moved, left, vectors
+            )
+            weights, right = new, left
+            if not np.isfinite(left).all():
+                return None
+            if all(
+                self._small_enough(left[:, group], TOLERANCE * size, ridge, weights[:, group])
+                for group, size in zip(self._groups, sizes, strict=True)
+            ):
+                return weights, right
+        return None
+
+    def _small_enough(
+        self, left: npt.NDArray[np.float64], most: float, ridge: float, weights: FloatArray
+    ) -> bool:
+        """Whether the residual `left` is at most `most`, or what rounding the weights explains.
+
+        Weights rounded by ``eps |W|`` leave a residual of up to ``eps (|A| + r) |W|``, which no
+        refinement in their type removes.
+        """
+        worst = np.abs(left).max()
+        if worst <= most:
+            return True
+        epsilon = float(np.finfo(weights.dtype).eps)
+        floor = epsilon * update_kernels.rounding_floor(self.gathered, weights, self._all)
+        return bool(worst <= FLOOR * (floor + epsilon * ridge * float(np.abs(weights).max())))
+
 
 class RidgeLearner:
     """Statistics and weights of sparse ridge regression.
@@ -53,10 +224,12 @@ class RidgeLearner:
         Cells in all, active in one input at most, and active in one grid of it.
     outputs
         Numbers in a target (``S``).
+    own_scale
+        How many of them, the last ones, are of a scale of their own.
     dtype
         Type of ``A`` and ``W``.
-    ridge, growing
-        Strength of the ridge; if `growing`, it is multiplied by the number of samples.
+    ridge
+        Strength of the ridge (``r``).
     max_bytes
         Refuse to grow beyond this; None for no limit.
     threads
@@ -65,22 +238,24 @@ class RidgeLearner:
 
     def __init__(
         self,
+        *,
         cells: int,
         active: int,
         corners: int,
         outputs: int,
+        own_scale: int,
         dtype: npt.DTypeLike,
         ridge: float,
-        growing: bool,
         max_bytes: float | None,
         threads: Threads,
     ) -> None:
         self.cells, self.active, self.corners, self.outputs = cells, active, corners, outputs
-        self.dtype = np.dtype(dtype)
+        self.dtype, self.ridge = np.dtype(dtype), ridge
         self.width = padded(outputs, LANES)
         # A tuple as long as a row of weights has vectors: the kernels compile for that width.
         self.vectors = (0,) * (self.width // LANES)
-        self._ridge, self._growing = ridge, growing
+        first = outputs - own_scale
+        self._groups = (slice(0, first), slice(first, outputs)) if own_scale else (slice(None),)
         self._threads = threads
         self._max_bytes = max_bytes
         fixed = self._fixed_bytes()
@@ -93,11 +268,11 @@ class RidgeLearner:
         self.weights = aligned_zeros((cells, self.width), self.dtype)
         # What predictions read: the weights themselves, or their copy in the first type.
         self.table = self.weights
-        self.solver = BlockSolver(active, self.dtype)
+        self.solver = BlockSolver(active, self.dtype, self._groups)
         self.samples = 0
+        # Cells of the last update, and what it left of their residual.
         self.previous: Cells = np.zeros(0, np.int64)
         self.carried: Doubles = np.zeros((0, self.width))
-        self.previous_ridge = 0.0
         self._slot: Cells = np.full(cells, -1, np.int64)
 
     def _fixed_bytes(self) -> int:
@@ -109,11 +284,6 @@ class RidgeLearner:
         """Statistics of nothing, under this learner's limit."""
         limit = None if self._max_bytes is None else self._max_bytes - self._fixed_bytes()
         return Statistics(self.cells, self.width, dtype, limit)
-
-    @property
-    def ridge(self) -> float:
-        """The ridge in force."""
-        return self._ridge * max(self.samples, 1) if self._growing else self._ridge
 
     def promote(self) -> None:
         """Go on in float64: statistics, weights and solver; predictions keep their type."""
@@ -133,7 +303,7 @@ class RidgeLearner:
             self.weights = aligned_zeros((self.cells, self.width), self.dtype)
             self.weights[:] = self.table
         fallbacks = self.solver.fallbacks
-        self.solver = BlockSolver(self.active, self.dtype)
+        self.solver = BlockSolver(self.active, self.dtype, self._groups)
         self.solver.fallbacks = fallbacks
 
     def _promote_if_needed(self, cells: Cells) -> None:
@@ -144,8 +314,7 @@ class RidgeLearner:
         if self.ridge < RESOLUTION * busiest:
             logger.warning(
                 "after %d samples float32 no longer resolves the ridge (%g) beside the statistics "
-                "(%g): going on in float64, with twice the memory. A larger ridge, or "
-                "ridge_growth='samples', stays in float32",
+                "(%g): going on in float64, with twice the memory. A larger ridge stays in float32",
                 self.samples,
                 self.ridge,
                 busiest,
@@ -181,36 +350,22 @@ class RidgeLearner:
             gained: Doubles = np.multiply.outer(values, error)
             self._update(cells, rows, gained)
 
-    def refine(self, cells: Cells) -> None:
-        """Equation 5 at `cells`, from the data already seen."""
-        # Cells that no sample activated have zero rows and zero weights: nothing to change.
-        # They get rows all the same, so that the block keeps its size.
-        rows = self.statistics.admit(cells)
-        self.solver.prepare(len(cells))
-        with self._threads.limited():
-            update_kernels.gather(
-                self.statistics.products, rows, cells, self.solver.gathered, self.solver.factor
-            )
-            self._update(cells, rows, np.zeros((len(cells), self.width)))
-
     def _update(self, cells: Cells, rows: Cells, gained: Doubles) -> None:
         """``W_s += (A_ss + r I)^-1 G_s``; `gained` is what the new sample added to ``G_s``."""
-        ridge = self.ridge
-        right = self._residual_of_active(cells, rows, gained, ridge)
+        right = self._residual_of_active(cells, rows, gained)
         before = self.weights[cells]
         self.forget_previous()
-        after, left = self.solver.solve(ridge, right, before)
+        after, left = self.solver.solve(self.ridge, right, before)
         self.set_weights(cells, after)
-        self.remember(cells, left, ridge)
+        self.remember(cells, left)
 
-    def _residual_of_active(
-        self, cells: Cells, rows: Cells, gained: Doubles, ridge: float
-    ) -> Doubles:
+    def _residual_of_active(self, cells: Cells, rows: Cells, gained: Doubles) -> Doubles:
         """``G_s`` after the new sample.
 
-        The last update left its own rows with a known, almost zero residual. On those of them
-        that are active again only the sample (``phi e^T``) and a change of the ridge
-        (``-(r - r_before) W``) have been added. Rows that were not active need ``A W``.
+        A sample with error ``e = y - W^T phi`` adds ``phi e^T`` to ``G``. The last update left its
+        own rows with a known, almost zero residual, and no other weights have changed since: those
+        of them that are active again, nearly all in a slow motion, need only that. Rows that
+        were not active need ``B - A W - r W`` over all cells in use.
         """
         weights = self.weights[cells].astype(np.float64)
         # A few known rows are computed anew each time, in rotation, so that what rounding adds
@@ -221,9 +376,7 @@ class RidgeLearner:
         known = np.flatnonzero(slots >= 0)
         right = np.empty((len(cells), self.width))
         right[known] = self.carried[slots[known]] + gained[known]
-        if ridge != self.previous_ridge:
-            right[known] -= (ridge - self.previous_ridge) * weights[known]
-        part = self.statistics.targets[rows[fresh]] - ridge * weights[fresh]
+        part = self.statistics.targets[rows[fresh]] - self.ridge * weights[fresh]
         update_kernels.subtract_products(
             self.statistics.products,
             rows[fresh],
@@ -235,9 +388,9 @@ class RidgeLearner:
         right[fresh] = part
         return right
 
-    def remember(self, cells: Cells, residual: Doubles, ridge: float) -> None:
+    def remember(self, cells: Cells, residual: Doubles) -> None:
         """From here on the residual of `cells` is known."""
-        self.previous, self.carried, self.previous_ridge = cells, residual, ridge
+        self.previous, self.carried = cells, residual
         self._slot[cells] = np.arange(len(cells))
 
     def forget_previous(self) -> None:
@@ -257,7 +410,7 @@ class RidgeLearner:
         self.samples += len(cells)
 
     def solve(self) -> None:
-        """Set the weights to the exact ridge solution of everything seen, in float64."""
+        """Set the weights to ``(A + r I)^-1 B``, the exact solution of everything seen."""
         statistics, used = self.statistics, self.statistics.used
         needed = self._fixed_bytes() + used * statistics.row_bytes() + 8 * used**2
         if self._max_bytes is not None and needed > self._max_bytes:

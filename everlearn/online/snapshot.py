@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from everlearn.support.archive import check_arrays, load_archive, reading, save_archive
 from everlearn.support.errors import InvalidInputError
-from everlearn.world_model.memory import build_memory
+from everlearn.world_model.memory import Memory, restored_memory
 from everlearn.world_model.snapshot import (
     Arrays,
     check_fits,
@@ -25,7 +25,7 @@ from everlearn.world_model.snapshot import (
 if TYPE_CHECKING:
     from everlearn.online.model import OnlineWorldModel
 
-KIND, VERSION = "online-world-model", 1
+KIND, VERSION = "online-world-model", 2
 
 PENDING = ("obs", "action", "next_obs", "memory")
 """Parts of a transition kept during the warm-up."""
@@ -52,13 +52,15 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
         parts = [kept[i] for kept in model.pending]
         arrays[f"pending/{name}"] = np.concatenate(parts) if parts else np.zeros((0, width))
     meta = {
+        "version": VERSION,
         "config": asdict(model.config),
+        "seed": model.seed,
+        "unread": model.inputs.unread,
         "memory": memory_facts(model),
         "still": still_fact(model),
         "bodies": None if model.bodies is None else asdict(model.bodies),
         "steps": model.steps,
         "frozen": model.inputs.scaling.frozen,
-        "previous_ridge": learner.previous_ridge,
         "fallbacks": learner.solver.fallbacks,
     }
     return arrays, meta
@@ -66,8 +68,15 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
 
 def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any]) -> None:
     """Put a state into `model`, after checking that it fits; see `OnlineWorldModel.restore`."""
+    _check_version(meta)
     _check_facts(meta)
     check_fits(model, arrays, meta)
+    for name, mine in (("seed", model.seed), ("unread", model.inputs.unread)):
+        if meta[name] != mine:
+            raise InvalidInputError(
+                f"the state was saved with {name}={meta[name]}, this model has {mine}; make a "
+                "model with the same"
+            )
     _check_arrays(model, arrays)
     size = model.inputs.observations
     learner = model.learner
@@ -84,7 +93,7 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
     learner.forget_previous()
     carried = np.zeros((len(arrays["previous"]), learner.width))
     carried[:, :size] = arrays["carried"]
-    learner.remember(arrays["previous"].copy(), carried, float(meta["previous_ridge"]))
+    learner.remember(arrays["previous"].copy(), carried)
     learner.solver.fallbacks = int(meta["fallbacks"])
     learner.samples = int(meta["steps"])
     model.encoding.set_projection(arrays["projection"])
@@ -101,14 +110,24 @@ def _widths(model: OnlineWorldModel) -> tuple[int, ...]:
     return size, model.inputs.actions, size, model.memory.size
 
 
+def _check_version(meta: dict[str, Any]) -> None:
+    if meta.get("version") != VERSION:
+        raise InvalidInputError(
+            f"the state has version {meta.get('version', 1)!r} of the online model, this everlearn "
+            f"reads version {VERSION}: settings and memories were named otherwise before. Load it "
+            "with the everlearn that saved it, or train again"
+        )
+
+
 def _check_facts(meta: dict[str, Any]) -> None:
     """Refuse facts of a type that they never have."""
     kinds: dict[str, tuple[type, ...]] = {
         "config": (dict,),
         "memory": (dict,),
+        "seed": (int,),
+        "unread": (int,),
         "steps": (int,),
         "frozen": (bool,),
-        "previous_ridge": (int, float),
         "fallbacks": (int,),
     }
     for name, kind in kinds.items():
@@ -167,22 +186,31 @@ def save_model(model: OnlineWorldModel, path: str | Path) -> None:
     save_archive(path, KIND, VERSION, arrays, meta)
 
 
-def load_model(kind: type[OnlineWorldModel], path: str | Path) -> OnlineWorldModel:
-    """Make the model of class `kind` that was saved at `path`."""
+def load_model(
+    kind: type[OnlineWorldModel], path: str | Path, memory: Memory | None
+) -> OnlineWorldModel:
+    """Make the model of class `kind` that was saved at `path`; see `OnlineWorldModel.load`."""
     arrays, meta = load_archive(path, KIND, VERSION)
     with reading(path, "model"):
+        _check_version(meta)
         observation_space = _box(arrays["space/low"], arrays["space/high"])
         action_space = _box(arrays["space/action_low"], arrays["space/action_high"])
-        memory = build_memory(
-            meta["memory"]["name"], observation_space, action_space, **meta["memory"]["options"]
-        )
-        bodies = stored_bodies(meta.get("bodies"), observation_space.shape[0])
+        read = observation_space.shape[0] - meta["unread"]
+        if memory is None:
+            memory = restored_memory(
+                meta["memory"]["name"],
+                meta["memory"]["options"],
+                _box(observation_space.low[:read], observation_space.high[:read]),
+                action_space,
+            )
         model = kind(
             observation_space,
             action_space,
+            seed=meta["seed"],
             memory=memory,
-            bodies=bodies,
+            bodies=stored_bodies(meta.get("bodies"), read),
             still=meta.get("still"),
+            unread=meta["unread"],
             **meta["config"],
         )
         restore_model(model, arrays, meta)

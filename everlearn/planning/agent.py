@@ -1,4 +1,4 @@
-"""The online agent: one world model for life, solved after every step, and a planner.
+"""The agent that plans: one world model for life, and a planner that searches in it.
 
 The paper's loop (figure "learning and acting loop"), forever::
 
@@ -6,34 +6,109 @@ The paper's loop (figure "learning and acting loop"), forever::
     act:      a_t  <- planner(s_t, model, plan of the last step shifted, objective)
     observe:  s_t+1, learn (s_t, a_t) -> s_t+1 - s_t, so that the next plan uses it
 
-A new task brings a new objective and nothing else; the agent does not read its name.
+A new task brings a new objective and nothing else. Its name is not read, unless the model has a
+strategy that must be told of tasks (`everlearn.deep.strategies`).
+
+Without an objective the agent learns the reward as well: the observation gets one more entry, the
+return from now on, which the model predicts and does not read::
+
+    learn (s_t, 0), a_t -> (s_t+1, r_t);     plan for the growth of the last entry
+
+While the agent learns, the reward of the environment is used for that, and to notice that a plan
+gets nowhere (escape.py). An evaluation copy never reads it.
 """
 
 from __future__ import annotations
 
+import copy
+import inspect
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.interfaces import FloatArray, Objective
-from everlearn.planning import Plan, Planner
-from everlearn.planning.escape import Patience
-from everlearn.planning.options import OnlineOptions, build
+from everlearn.interfaces import EnvironmentFacts, FloatArray, Objective, Plan, Planner
+from everlearn.planning.config import ObjectiveConfig, PlanningAgentConfig
+from everlearn.planning.escape import Escape
+from everlearn.planning.presets import oa_config
 from everlearn.support.archive import check_arrays, load_archive, part_of, reading, save_archive
 from everlearn.support.checks import as_numbers
-from everlearn.support.errors import InvalidInputError, NotReadyError
+from everlearn.support.errors import InvalidInputError, NotReadyError, given
+from everlearn.support.settings import values_of, with_options
+from everlearn.world_model.scaling import as_box
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-VERSION = 2
+KIND, VERSION = "everlearn-planning-agent", 1
+
+PLANS, BURSTS = 1, 2
+"""Keys of the generators of planner and escape; the model has the seed itself."""
 
 
-class OnlineAgent:
+@dataclass(frozen=True)
+class Blueprint:
+    """What an agent is made of: enough to make its model anew, and to read its file."""
+
+    config: PlanningAgentConfig
+    observation_space: spaces.Box
+    action_space: spaces.Box
+    facts: EnvironmentFacts
+    seed: int
+    threads: int | None
+
+    def model(self, learns_reward: bool = False) -> Any:
+        """Make the world model, with an entry for the return if it is to learn the reward."""
+        config, space = self.config, self.observation_space
+        memory = config.memory.build(space, self.action_space, self.facts)
+        still = config.observation.still(space, self.facts)
+        extra: dict[str, Any] = {}
+        if learns_reward:
+            if "unread" not in inspect.signature(config.model.build).parameters:
+                raise InvalidInputError(
+                    f"a model of {type(config.model).__name__} cannot learn the reward and got "
+                    "no objective; pass the task's batched reward function"
+                )
+            extra["unread"] = 1
+            endless = np.array([np.inf], space.dtype)
+            space = spaces.Box(
+                np.concatenate([space.low, -endless]),
+                np.concatenate([space.high, endless]),
+                dtype=cast("Any", space.dtype),
+            )
+        return config.model.build(
+            space,
+            self.action_space,
+            seed=self.seed,
+            threads=self.threads,
+            memory=memory,
+            bodies=self.facts.bodies,
+            still=still,
+            **extra,
+        )
+
+    def planner(self) -> Planner:
+        """Make the planner."""
+        seed = np.random.SeedSequence(self.seed, spawn_key=(PLANS,))
+        planner: Planner = self.config.planner.build(self.action_space, seed)
+        return planner
+
+    def escape(self) -> Escape:
+        """Make the escape; it moves what an environment says is commanded."""
+        position = self.facts.commanded_position
+        return Escape(
+            self.action_space,
+            self.config.escape,
+            None if position is None else position.action_indices,
+            np.random.SeedSequence(self.seed, spawn_key=(BURSTS,)),
+        )
+
+
+class PlanningAgent:
     """Acts by planning in a model that learns from every step.
 
     Parameters
@@ -45,117 +120,219 @@ class OnlineAgent:
         What searches for actions in the model's imagination.
     objective
         What to maximise until `begin_task` brings another.
-    deadline_ms
-        Longest time a decision should take; None lets the planner finish.
-    patience
+    escape
         What to do when the plan gets the agent nowhere; None plans on.
     success_bonus
         Added to an imagined reward where the objective's `succeeded` says the task is solved.
+    deadline_ms
+        Longest time a decision should take; None lets the planner finish.
+    blueprint
+        What the parts were made from; `build` gives it. Without it the agent cannot learn the
+        reward, and its file is read by `load` only.
 
     Attributes
     ----------
+    boundary_aware
+        Whether the model is told of tasks; other agents never read a task's name.
+    learns_reward
+        Whether the model predicts the reward as well.
     steps, episodes
         Transitions learned from, and episodes begun.
     last_plan
-        What the planner saw at the last decision, for plots; None before the first.
+        What the planner saw at the last decision, for plots; None before the first. Its states
+        end with the return from there on if the agent learns the reward.
     """
-
-    boundary_aware: bool = False
-    kind = "everlearn-online-agent"
-    """Kind of its file."""
 
     def __init__(
         self,
         model: Any,
         planner: Planner,
         objective: Objective | None = None,
-        deadline_ms: float | None = None,
-        patience: Patience | None = None,
+        *,
+        escape: Escape | None = None,
         success_bonus: float = 0.0,
+        deadline_ms: float | None = None,
+        blueprint: Blueprint | None = None,
     ) -> None:
         self.model = model
         self.planner = planner
+        self.escape = escape
+        self.objective_config = ObjectiveConfig(success_bonus)
         self.deadline_ms = deadline_ms
-        self.patience = patience
+        self.blueprint = blueprint
+        self.observation_space: spaces.Box = model.observation_space
+        self.action_space: spaces.Box = model.action_space
+        strategy = getattr(model, "strategy", None)
+        self.boundary_aware: bool = getattr(strategy, "boundary_aware", False)
+        self._by_name: bool = getattr(strategy, "task_dependent", False)
+        self.learns_reward = False
         self.steps = 0
         self.episodes = 0
         self.last_plan: Plan | None = None
-        self.success_bonus = success_bonus
-        self._objective = None if objective is None else self._with_bonus(objective)
         self._learning = True
         self._memory_state: FloatArray | None = None
+        self._objective = objective
+        self._planned = None if objective is None else self._maximised(objective)
 
     @classmethod
-    def for_env(
-        cls, env: gymnasium.Env[Any, Any], reward_fn: Objective | None, **options: Any
+    def build(
+        cls,
+        env: gymnasium.Env[Any, Any],
+        config: PlanningAgentConfig,
+        seed: int = 0,
+        *,
+        objective: Objective | None = None,
+        threads: int | None = None,
     ) -> Self:
         """Make an agent for any Gymnasium environment with one-axis Box spaces.
 
         Parameters
         ----------
         env
-            Its spaces are read, and its `commanded_position` if it declares one.
-        reward_fn
-            The objective: rewards ``[N]`` of ``obs[N, S]``, ``action[N, A]``,
-            ``next_obs[N, S]``.
-        options
-            Settings of the agent (`OnlineOptions`), its planner (`CEMConfig`) and its model
-            (`OnlineWorldModelConfig`) that differ from those of the agent ``oa``, such as
-            ``seed=1``, ``memory="history"``, ``candidates=80``, ``ridge=0.1``.
+            Its spaces are read, and what it declares (`EnvironmentFacts`).
+        config
+            Settings of all parts.
+        seed
+            Fans out into the generators of model, planner and escape.
+        objective
+            What to maximise until `begin_task` brings another.
+        threads
+            Threads of the model; None takes what numba was given.
         """
-        chosen = OnlineOptions.for_env(env, **options)
-        model, planner, patience = build(env, chosen)
-        return cls(model, planner, reward_fn, chosen.deadline_ms, patience, chosen.success_bonus)
+        observation_space = as_box(env.observation_space, "observation_space")
+        action_space = as_box(env.action_space, "action_space")
+        facts = EnvironmentFacts.of(env)
+        blueprint = Blueprint(config, observation_space, action_space, facts, seed, threads)
+        return cls._from(blueprint, objective)
+
+    @classmethod
+    def _from(cls, blueprint: Blueprint, objective: Objective | None = None) -> Self:
+        return cls(
+            blueprint.model(),
+            blueprint.planner(),
+            objective,
+            escape=blueprint.escape(),
+            success_bonus=blueprint.config.objective.success_bonus,
+            deadline_ms=blueprint.config.deadline_ms,
+            blueprint=blueprint,
+        )
+
+    # What it knows ---------------------------------------------------------------------
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What the agent is told of tasks: ``boundaries``, and their ``name``."""
+        facts = {"boundaries": self.boundary_aware, "name": self._by_name}
+        return tuple(word for word, said in facts.items() if said)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """What the agent is given beside observations and rewards, with its present objective."""
+        words = []
+        learned = self._objective is None and self.learns_reward
+        if not learned:
+            words.append("reward function")
+        tells = self._objective is None or hasattr(self._objective, "succeeded")
+        if not learned and tells and self.objective_config.success_bonus:
+            words.append("success test")
+        if self.blueprint is not None:
+            words += self.blueprint.config.given(self.blueprint.facts)
+        return tuple(words)
+
+    @property
+    def bursts(self) -> int:
+        """How often the agent left its plan in this episode."""
+        return 0 if self.escape is None else self.escape.bursts
+
+    def model_for(self, task: str) -> Any:
+        """Return what predicts a task, for measuring its error."""
+        return self.model.for_task(task) if hasattr(self.model, "for_task") else self.model
+
+    # Tasks -----------------------------------------------------------------------------
 
     def begin_task(self, name: str, objective: Objective | None) -> None:
-        """Switch to another objective and forget the plan; `name` is not read."""
-        if objective is None:
-            raise InvalidInputError(
-                "the online agent plans for an objective and got None; pass the task's batched "
-                "reward function"
-            )
-        self._objective = self._with_bonus(objective)
+        """Switch to another objective and forget the plan.
+
+        None lets the agent learn the reward. Only a model whose strategy is told of boundaries
+        sees `name`. An evaluation copy changes nothing in the model: it acts with what predicts
+        the task.
+        """
+        self._prepare_model(learns_reward=objective is None)
+        self._objective = objective
+        self._planned = _reward_learned if objective is None else self._maximised(objective)
         self.planner.reset()
+        if not self.boundary_aware:
+            return
+        if self._learning:
+            self.model.begin_task(name)
+        else:
+            self.model = self.model.for_task(name)
 
-    def _with_bonus(self, objective: Objective) -> Objective:
-        succeeded = getattr(objective, "succeeded", None)
-        if self.success_bonus == 0 or succeeded is None:
-            return objective
-
-        def rewarded(obs: FloatArray, action: FloatArray, next_obs: FloatArray, /) -> FloatArray:
-            return np.asarray(
-                objective(obs, action, next_obs)
-                + self.success_bonus * succeeded(obs, action, next_obs)
+    def _prepare_model(self, learns_reward: bool) -> None:
+        """Make the model anew if it is to learn the reward, or need not, and knows nothing yet."""
+        if learns_reward == self.learns_reward or (self.learns_reward and self.steps):
+            return
+        if self.blueprint is None:
+            raise InvalidInputError(
+                "an agent that was given a model cannot learn the reward and got no objective; "
+                "pass the task's batched reward function, or make the agent with for_env"
             )
+        if self.steps:
+            raise NotReadyError(
+                f"the agent has learned from {self.steps} steps without the reward and cannot "
+                "begin to learn it now; pass the task's batched reward function, or begin its "
+                "first task with None"
+            )
+        self.model = self.blueprint.model(learns_reward)
+        self.learns_reward = learns_reward
 
-        return rewarded
+    def _maximised(self, objective: Objective) -> Objective:
+        """Return what plans maximise where the objective is given."""
+        planned = self.objective_config.planned(objective)
+        if not self.learns_reward:
+            return planned
+
+        def without_return(obs: FloatArray, action: FloatArray, after: FloatArray, /) -> FloatArray:
+            return planned(obs[:, :-1], action, after[:, :-1])
+
+        return without_return
+
+    # Acting and learning ---------------------------------------------------------------
 
     def begin_episode(self) -> None:
         """Forget the plan and the commands given; what was learned stays."""
         self.planner.reset()
         self._memory_state = None
-        if self.patience is not None:
-            self.patience.begin_episode()
+        if self.escape is not None:
+            self.escape.begin_episode()
         self.episodes += 1
 
     def act(self, obs: FloatArray, explore: bool = True) -> npt.NDArray[Any]:
         """Return the action to take at `obs`.
 
         `explore` makes no difference: actions are what the plan says, without noise on top,
-        unless the agent has lost its patience with it.
-        Two calls at the same `obs` differ, as the planner's generator and memory go on.
+        unless the plan has got the agent nowhere. Two calls at the same `obs` differ, as the
+        planner's generator and memory go on. An agent that never got an objective learns the
+        reward.
         """
-        if self._objective is None:
-            raise NotReadyError("no objective yet; call begin_task(name, objective) first")
-        obs = _checked("observation", obs, self.model.observation_space)
-        memory = self._memory_at(obs)
+        if self._planned is None:
+            if self.blueprint is None:
+                raise NotReadyError("no objective yet; call begin_task(name, objective) first")
+            self._prepare_model(learns_reward=True)
+            self._planned = _reward_learned
+        state = self._checked_state("observation", obs)
+        memory = self._memory_at(state)
         plan = self.planner.plan(
-            self.model, obs, self._objective, memory=memory, deadline_ms=self.deadline_ms
+            self.model,
+            state,
+            self._planned,
+            memory=memory,
+            deadline_ms=self.deadline_ms,
         )
         self._memory_state = memory
         self.last_plan = plan
-        action = plan.action if self.patience is None else self.patience.adjusted(plan.action)
-        return action.astype(self.model.action_space.dtype)
+        action = plan.action if self.escape is None else self.escape.adjusted(plan.action)
+        return action.astype(self.action_space.dtype)
 
     def observe(
         self,
@@ -165,40 +342,90 @@ class OnlineAgent:
         reward: float,
         terminated: bool,
     ) -> None:
-        """Learn from what followed `action`.
+        """Learn from what followed `action`; `terminated` is not used.
 
-        The model predicts states only, and what a plan earns is computed from them; `reward`
-        only tells whether the agent gets anywhere. `terminated` is not used.
+        `reward` tells whether the plan gets anywhere, and is learned where no objective is
+        given. An evaluation copy does not read it.
         """
-        obs = _checked("observation", obs, self.model.observation_space)
-        action = _checked("action", action, self.model.action_space)
-        next_obs = _checked("next observation", next_obs, self.model.observation_space)
-        memory = self._memory_at(obs)
+        state = self._checked_state("observation", obs)
+        action = self._checked_action(action)
+        next_state = self._checked_state("next observation", next_obs)
+        memory = self._memory_at(state)
         if self._learning:
-            if memory is None:
-                self.model.learn(obs, action, next_obs)
-            else:
-                self.model.learn(obs, action, next_obs, memory=memory)
+            if self.learns_reward:
+                next_state[-1] = _finite(reward)
+            learn = getattr(self.model, "learn_unchecked", self.model.learn)
+            learn(state, action, next_state, **({} if memory is None else {"memory": memory}))
             self.steps += 1
-        ahead = None
-        if memory is not None:
-            remembers = self.model.memory
-            advanced = remembers.advance(memory[None], obs[None], action[None], next_obs[None])
-            if hasattr(remembers, "ahead"):
-                ahead = remembers.ahead(advanced, next_obs[None])[0]
-            memory = np.asarray(advanced)[0]
-        if self.patience is not None:
-            self.patience.saw(reward, ahead)
-        self._memory_state = memory
+        following, ahead = self._advanced(memory, state, action, next_state)
+        if self.escape is not None and self.escape.config.patience:
+            if not self._learning:
+                reward = self._judged(state, action, next_state, memory)
+            self.escape.observe(reward, ahead)
+        self._memory_state = following
 
-    def _memory_at(self, obs: FloatArray) -> FloatArray | None:
+    def _judged(
+        self, state: FloatArray, action: FloatArray, after: FloatArray, memory: FloatArray | None
+    ) -> float:
+        """Reward of a step by the agent's own objective, or by the reward it has learned."""
+        if self._objective is not None:
+            obs, next_obs = self._observed(state), self._observed(after)
+            return float(self._objective(obs[None], action[None], next_obs[None])[0])
+        return float(self.model.predict(state, action, memory)[-1])
+
+    # The border: what comes in is checked here, once, for planner and model ------------
+
+    def _checked_state(self, what: str, obs: FloatArray) -> FloatArray:
+        """Return an observation as the model sees it, or say what is wrong with it.
+
+        The return, if there is one, counts from the present step: in a long episode a sum from its
+        start would cost digits of the rewards to come.
+        """
+        array = _shaped(what, obs, self.observation_space)
+        if self.learns_reward:
+            array = np.append(array, 0.0)
+        inputs = getattr(self.model, "inputs", None)
+        if inputs is None:
+            return _all_finite(what, array)
+        checked: FloatArray = inputs.check_observation(array, what, (1,))
+        return checked
+
+    def _checked_action(self, action: FloatArray) -> FloatArray:
+        array = _shaped("action", action, self.action_space)
+        inputs = getattr(self.model, "inputs", None)
+        if inputs is None:
+            return _all_finite("action", array)
+        checked: FloatArray = inputs.check_action(array, "action", (1,))
+        return checked
+
+    def _observed(self, state: FloatArray) -> FloatArray:
+        """Return the observation in what the model sees."""
+        return state[:-1] if self.learns_reward else state
+
+    # Memory ----------------------------------------------------------------------------
+
+    def _memory_at(self, state: FloatArray) -> FloatArray | None:
         """State of the model's memory now; it starts with the first step of an episode."""
         memory = getattr(self.model, "memory", None)
         if memory is None or memory.size == 0:
             return None
         if self._memory_state is not None:
             return self._memory_state
-        return np.asarray(memory.start(obs[None]))[0]
+        return np.asarray(memory.start(self._observed(state)[None]))[0]
+
+    def _advanced(
+        self, memory: FloatArray | None, state: FloatArray, action: FloatArray, after: FloatArray
+    ) -> tuple[FloatArray | None, FloatArray | None]:
+        """State of the memory a step later, and how far its commands are ahead, if it says so."""
+        if memory is None:
+            return None, None
+        remembers = self.model.memory
+        obs, next_obs = self._observed(state)[None], self._observed(after)[None]
+        states = remembers.advance(memory[None], obs, action[None], next_obs)
+        ahead = remembers.ahead(states, next_obs)[0] if hasattr(remembers, "ahead") else None
+        return np.asarray(states)[0], ahead
+
+    # Keeping ---------------------------------------------------------------------------
 
     def evaluation_copy(self, seed: int | np.random.SeedSequence) -> Self:
         """Return an agent that acts with this one's model and learns nothing.
@@ -207,20 +434,17 @@ class OnlineAgent:
         nothing it does reaches this agent.
         """
         plans, bursts = _seed_pair(seed)
-        copy = type(self)(
-            self.model,
-            self.planner.spawn(plans),
-            self._objective,
-            self.deadline_ms,
-            None if self.patience is None else self.patience.spawn(bursts),
-            self.success_bonus,
-        )
-        copy.steps = self.steps
-        copy._learning = False
-        return copy
+        other = copy.copy(self)
+        other.planner = self.planner.spawn(plans)
+        other.escape = None if self.escape is None else self.escape.spawn(bursts)
+        other.episodes = 0
+        other.last_plan = None
+        other._memory_state = None
+        other._learning = False
+        return other
 
     def save(self, path: str | Path) -> None:
-        """Write model, planner, generators, memory and counters to `path`, atomically.
+        """Write model, planner, generators, memory, counters and settings to `path`, atomically.
 
         The objective is a function and is not written.
         """
@@ -232,16 +456,26 @@ class OnlineAgent:
         }
         if self._memory_state is not None:
             arrays["agent/memory"] = np.asarray(self._memory_state)
+        for name, space in self._spaces().items():
+            arrays |= {f"{name}/low": space.low, f"{name}/high": space.high}
+        made = self.blueprint
         meta = {
             "model": model_meta,
             "planner": planner_meta,
             "agent": {
                 "steps": self.steps,
                 "episodes": self.episodes,
-                "patience": None if self.patience is None else self.patience.state(),
+                "learns_reward": self.learns_reward,
+                "escape": None if self.escape is None else self.escape.state(),
+                "config": None if made is None else values_of(made.config),
+                "facts": None if made is None else made.facts.to_json(),
+                "seed": None if made is None else made.seed,
             },
         }
-        save_archive(path, self.kind, VERSION, arrays, meta)
+        save_archive(path, KIND, VERSION, arrays, meta)
+
+    def _spaces(self) -> dict[str, spaces.Box]:
+        return {"observation_space": self.observation_space, "action_space": self.action_space}
 
     def load(self, path: str | Path) -> None:
         """Take over what `save` wrote; a damaged or foreign file changes nothing.
@@ -254,24 +488,98 @@ class OnlineAgent:
                 "an evaluation copy shares its model with the agent it came from and cannot "
                 "load; load into that agent"
             )
-        arrays, meta = load_archive(path, self.kind, VERSION)
-        with reading(path, "online agent"):
-            # What can fail comes first, on copies; the model, which replaces itself or raises,
-            # is the last that may refuse.
-            planner = self.planner.spawn(0)
-            planner.restore(part_of(arrays, "planner/"), meta["planner"])
-            steps, episodes = int(meta["agent"]["steps"]), int(meta["agent"]["episodes"])
-            patience = None if self.patience is None else self.patience.spawn(0)
-            if patience is not None:
-                patience.restore(meta["agent"]["patience"])
-            state = arrays.get("agent/memory")
-            if state is not None:
-                check_arrays({"memory": state}, {"memory": ("f", (self.model.memory.size,))})
-            self.model.restore(part_of(arrays, "model/"), meta["model"])
-        self.planner, self.patience = planner, patience
+        arrays, meta = load_archive(path, KIND, VERSION)
+        with reading(path, "planning agent"):
+            self._restore(arrays, meta)
+
+    @classmethod
+    def from_file(cls, path: str | Path, *, threads: int | None = None) -> Self:
+        """Make the agent that was saved at `path`; the file says its settings and spaces.
+
+        Call `begin_task(name, objective)` before it acts. Components of your own that it uses
+        must be registered.
+        """
+        arrays, meta = load_archive(path, KIND, VERSION)
+        with reading(path, "planning agent"):
+            stored = meta["agent"]
+            if stored["config"] is None:
+                raise InvalidInputError(
+                    "the agent was made from a model and a planner; make it the same way again "
+                    "and load the file into it"
+                )
+            observations, actions = (
+                spaces.Box(low, arrays[f"{name}/high"], dtype=cast("Any", low.dtype))
+                for name in ("observation_space", "action_space")
+                for low in [arrays[f"{name}/low"]]
+            )
+            config = with_options(PlanningAgentConfig(), stored["config"])
+            facts = EnvironmentFacts.from_json(stored["facts"])
+            seed = int(stored["seed"])
+            agent = cls._from(Blueprint(config, observations, actions, facts, seed, threads))
+            agent._restore(arrays, meta)
+        return agent
+
+    def _restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
+        # What can fail comes first, on copies; the model, which replaces itself or raises,
+        # is the last that may refuse.
+        stored = meta["agent"]
+        planner = self.planner.spawn(0)
+        planner.restore(part_of(arrays, "planner/"), meta["planner"])
+        steps, episodes = int(stored["steps"]), int(stored["episodes"])
+        escape = None if self.escape is None else self.escape.spawn(0)
+        if escape is not None:
+            escape.restore(stored["escape"])
+        learns_reward, model = bool(stored["learns_reward"]), self.model
+        if learns_reward != self.learns_reward and self.blueprint is not None:
+            model = self.blueprint.model(learns_reward)
+        state = arrays.get("agent/memory")
+        if state is not None:
+            check_arrays({"memory": state}, {"memory": ("f", (model.memory.size,))})
+        model.restore(part_of(arrays, "model/"), meta["model"])
+        self.model, self.learns_reward = model, learns_reward
+        if self._objective is not None:
+            self._planned = self._maximised(self._objective)
+        self.planner, self.escape = planner, escape
         self.steps, self.episodes = steps, episodes
         self._memory_state = state
         self.last_plan = None
+
+
+class OnlineAgent(PlanningAgent):
+    """The paper's agent: plans in the online world model, which learns from every step at once."""
+
+    @classmethod
+    def for_env(
+        cls,
+        env: gymnasium.Env[Any, Any],
+        reward_fn: Objective | None = None,
+        *,
+        seed: int = 0,
+        threads: int | None = None,
+        **options: Any,
+    ) -> Self:
+        """Make an agent for any Gymnasium environment with one-axis Box spaces.
+
+        Parameters
+        ----------
+        env
+            Its spaces are read, and what it declares (`EnvironmentFacts`).
+        reward_fn
+            The objective: rewards ``[N]`` of ``obs[N, S]``, ``action[N, A]``,
+            ``next_obs[N, S]``. Without it the agent learns the reward.
+        seed, threads
+            As for `build`.
+        options
+            Settings that differ from those of the agent ``oa`` (`PlanningAgentConfig`), such as
+            ``memory="history"``, ``planner={"horizon": 25}`` or ``**{"model.ridge": 0.1}``.
+        """
+        config = with_options(oa_config(env), options)
+        return cls.build(env, config, seed, objective=reward_fn, threads=threads)
+
+
+def _reward_learned(obs: FloatArray, action: FloatArray, next_obs: FloatArray, /) -> FloatArray:
+    """Objective of an agent that learns the reward: the growth of the return."""
+    return np.asarray(next_obs[:, -1] - obs[:, -1])
 
 
 def _seed_pair(
@@ -279,19 +587,30 @@ def _seed_pair(
 ) -> tuple[int | np.random.SeedSequence, np.random.SeedSequence]:
     """Return `seed` itself for plans, and one derived from it for bursts."""
     if isinstance(seed, np.random.SeedSequence):
-        key = (*seed.spawn_key, 2)
+        key = (*seed.spawn_key, BURSTS)
         return seed, np.random.SeedSequence(seed.entropy, spawn_key=key)
-    return seed, np.random.SeedSequence(seed, spawn_key=(2,))
+    return seed, np.random.SeedSequence(seed, spawn_key=(BURSTS,))
 
 
-def _checked(what: str, value: FloatArray, space: spaces.Box) -> FloatArray:
-    """Return `value` as an array, or refuse a wrong shape, type or number."""
+def _shaped(what: str, value: FloatArray, space: spaces.Box) -> FloatArray:
+    """Return `value` as an array of numbers, or refuse a wrong shape or type."""
     array = as_numbers(value, what)
     if array.shape != space.shape:
         raise InvalidInputError(
             f"{what} is {array.dtype} of shape {array.shape}; expected numbers of shape "
             f"{space.shape}"
         )
+    return array
+
+
+def _all_finite(what: str, array: FloatArray) -> FloatArray:
     if not np.all(np.isfinite(array)):
         raise InvalidInputError(f"{what} has numbers that are not finite: {array}")
     return array
+
+
+def _finite(reward: float) -> float:
+    number = as_numbers(reward, "reward")
+    if number.shape != () or not np.isfinite(number):
+        raise InvalidInputError(f"reward is {given(reward)}; expected one finite number")
+    return float(number)

@@ -27,97 +27,59 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.interfaces import FloatArray, Objective, WorldModel
+from everlearn.interfaces import FloatArray, Objective, Plan, WorldModel
 from everlearn.planning.noise import check_beta, colored_noise
-from everlearn.planning.plan import Plan
 from everlearn.planning.rollout import Actions, Sequences, action_bounds, imagine
-from everlearn.support.checks import as_numbers, check_number
+from everlearn.support.checks import check_number, check_whole
 from everlearn.support.errors import InvalidInputError
-
-EXECUTE = ("best", "mean", "elite-mean")
 
 
 @dataclass(frozen=True)
 class CEMConfig:
-    """Settings of `CEMPlanner`; the defaults are the paper's, or fill in where it is silent.
-
-    Attributes
-    ----------
-    candidates, horizon, iterations, elites
-        N, H, K and the size of the elite set.
-    noise_beta
-        Exponent of the noise spectrum along the horizon; 0 is white.
-    deviation, minimum_deviation
-        Initial and smallest sigma, in half ranges of the action space.
-    kept_elites
-        Fraction of the elites that the next iteration and, shifted, the next decision get.
-    momentum
-        Weight of the old mean and deviation in the new ones.
-    execute
-        Whose first action is executed: that of the ``best`` sequence seen, of the final
-        ``mean``, or of the ``elite-mean`` (the last elites' mean, without momentum).
-    discount
-        Weight of a reward relative to the one a step before it.
-    final_weight
-        How many more times the reward of the last step counts, for all that comes after it.
-    mean_candidate
-        Make the mean itself a candidate of the last iteration.
-    population_decay
-        Divide the number of candidates by this in each further iteration (never below two
-        elite sets).
-    """
+    """Settings of `CEMPlanner`; the defaults are the paper's, or fill in where it is silent."""
 
     candidates: int = 150
+    """Sequences of actions imagined in each iteration, N."""
     horizon: int = 15
+    """Steps of a sequence, H."""
     iterations: int = 3
+    """Iterations of a decision, K."""
     elites: int = 15
+    """Best sequences that the next mean and deviation are fitted to."""
     noise_beta: float = 2.0
+    """Exponent of the noise spectrum along the horizon; 0 is white."""
     deviation: float = 0.5
-    minimum_deviation: float = 0.0
+    """Initial sigma of a decision, in half ranges of the action space."""
     kept_elites: float = 0.3
+    """Fraction of the elites that the next iteration and, shifted, the next decision get."""
     momentum: float = 0.1
-    execute: str = "best"
+    """Weight of the old mean and deviation in the new ones."""
     discount: float = 1.0
+    """Weight of a reward relative to the one a step before it."""
     final_weight: float = 0.0
-    mean_candidate: bool = False
-    population_decay: float = 1.0
+    """How many more times the reward of the last step counts, for all that comes after it."""
 
     def __post_init__(self) -> None:
         for name in ("candidates", "horizon", "iterations", "elites"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidInputError(f"{name} is {value!r}; expected a whole number >= 1")
+            check_whole(name, getattr(self, name), 1)
         if self.elites > self.candidates:
             raise InvalidInputError(
                 f"elites is {self.elites}, more than the {self.candidates} candidates"
             )
         check_beta(self.noise_beta)
-        for name, low, high in (
-            ("deviation", 0.0, 100.0),
-            ("minimum_deviation", 0.0, 100.0),
-            ("kept_elites", 0.0, 1.0),
-            ("momentum", 0.0, 1.0),
-            ("discount", 0.0, 1.0),
-            ("final_weight", 0.0, 1e6),
-            ("population_decay", 1.0, 100.0),
-        ):
-            value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and low <= value <= high):
-                raise InvalidInputError(
-                    f"{name} is {value!r}; expected a number in [{low}, {high}]"
-                )
-        if self.execute not in EXECUTE:
-            raise InvalidInputError(f"execute is {self.execute!r}; expected one of {EXECUTE}")
+        check_number("deviation", self.deviation, 0.0, 100.0)
+        for name in ("kept_elites", "momentum", "discount"):
+            check_number(name, getattr(self, name), 0.0, 1.0)
+        check_number("final_weight", self.final_weight, 0.0, 1e6)
 
     @property
     def kept(self) -> int:
         """Number of elites kept."""
         return round(self.kept_elites * self.elites)
 
-    def population(self, iteration: int) -> int:
-        """Return the number of candidates of an iteration, counted from 0."""
-        decayed = int(self.candidates / self.population_decay**iteration)
-        return min(self.candidates, max(decayed, 2 * self.elites))
+    def build(self, action_space: spaces.Box, seed: int | np.random.SeedSequence = 0) -> CEMPlanner:
+        """Make the planner."""
+        return CEMPlanner(action_space, self, seed)
 
 
 class CEMPlanner:
@@ -132,8 +94,6 @@ class CEMPlanner:
     seed
         Seeds the planner's own generator; equal seeds give equal plans.
     """
-
-    config_type = CEMConfig
 
     def __init__(
         self,
@@ -181,7 +141,7 @@ class CEMPlanner:
         model
             Imagines: ``rollout(obs, actions, memory=memory)``.
         obs
-            The present observation, ``[S]``.
+            The present observation, ``[S]``: finite, as whoever calls has checked.
         objective
             Batched reward; called once an iteration on flattened ``[N * H]`` transitions.
         memory
@@ -191,11 +151,11 @@ class CEMPlanner:
             the one before. The first is always done.
         """
         started = time.perf_counter()
-        obs = as_numbers(obs, "observation")
-        if obs.ndim != 1 or not np.all(np.isfinite(obs)):
+        obs = np.asarray(obs)
+        if obs.shape != model.observation_space.shape:
             raise InvalidInputError(
-                f"cannot plan from an observation of shape {obs.shape} with values {obs}; "
-                "expected one axis of finite numbers"
+                f"cannot plan from an observation of shape {obs.shape}; expected "
+                f"{model.observation_space.shape}"
             )
         if deadline_ms is not None:
             check_number("deadline_ms", deadline_ms, 0.0, math.inf)
@@ -224,8 +184,11 @@ class CEMPlanner:
         best: Sequences | None = None
         while True:
             begun = time.perf_counter()
-            iteration = len(all_returns)
-            candidates = self._candidates(iteration, mean, deviation)
+            candidates = self._candidates(mean, deviation)
+            if not all_returns:
+                # The last decision's elites, shifted: they take the place of the first
+                # candidates and keep those candidates' last action.
+                candidates[: len(self._elites), :-1] = self._elites
             imagined = imagine(model, obs, objective, memory, candidates, self._weights)
             all_returns.append(imagined.returns)
             found = imagined.best(config.elites)
@@ -243,23 +206,15 @@ class CEMPlanner:
                 best = elites.first(1)
             mean = _mixed(config.momentum, mean, elites.actions.mean(axis=0))
             deviation = _mixed(config.momentum, deviation, elites.actions.std(axis=0))
-            if config.minimum_deviation > 0:
-                deviation = np.maximum(deviation, config.minimum_deviation * self._half_range)
             now = time.perf_counter()
             if len(all_returns) == config.iterations or now + (now - begun) > deadline:
                 break
 
         actions = best.actions[0]
-        if config.execute == "mean":
-            action = mean[0]
-        elif config.execute == "elite-mean":
-            action = elites.actions[:, 0].mean(axis=0)
-        else:
-            action = actions[0]
         self._mean = np.concatenate([mean[1:], self._initial_mean[-1:]])
         self._elites = elites.actions[: config.kept, 1:].copy()
         return Plan(
-            action=np.clip(action, self._low, self._high),
+            action=actions[0].copy(),
             actions=actions,
             value=float(best.returns[0]),
             returns=tuple(all_returns),
@@ -270,22 +225,16 @@ class CEMPlanner:
             seconds=time.perf_counter() - started,
         )
 
-    def _candidates(self, iteration: int, mean: Actions, deviation: Actions) -> Actions:
-        """Draw the candidates ``[N, H, A]`` of an iteration."""
+    def _candidates(self, mean: Actions, deviation: Actions) -> Actions:
+        """Draw the candidates ``[N, H, A]`` of an iteration, inside the bounds."""
         config = self.config
-        count = config.population(iteration)
+        count = config.candidates
         noise = colored_noise(
             self._generator, (count, len(self._low), config.horizon), config.noise_beta
         )
         candidates = np.empty((count, config.horizon, len(self._low)), dtype=np.float32)
         np.multiply(noise.transpose(0, 2, 1), deviation, out=candidates)
         candidates += mean
-        if iteration == 0:
-            # The last decision's elites, shifted: they take the place of the first candidates
-            # and keep those candidates' last action.
-            candidates[: len(self._elites), :-1] = self._elites
-        if config.mean_candidate and iteration == config.iterations - 1:
-            candidates[-1] = mean
         # Twice as fast as np.clip with bounds of another shape.
         np.maximum(candidates, self._lowest, out=candidates)
         return np.minimum(candidates, self._highest, out=candidates)

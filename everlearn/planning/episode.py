@@ -37,6 +37,12 @@ class Episode:
     info: dict[str, Any]
     seconds: float
 
+    @property
+    def success(self) -> bool | None:
+        """Whether the task was solved; None where the environment does not say."""
+        solved = self.info.get("success")
+        return None if solved is None else bool(solved)
+
 
 def run_episode(
     agent: Agent,

@@ -3,72 +3,87 @@
 A plan made in a model that is wrong here can go in circles, or keep away from a place where
 something went wrong once; a model that has stopped learning cannot find out. So an agent that
 has seen no better reward for `patience` steps moves in one random direction for a few, and
-plans again from there. If what it moves lags behind where it was told to be (a hand that presses
-against something), a burst goes from where it is: the lag is taken back on the way. It needs no
+plans again from there. If what it moves lags behind its commanded position (a hand that presses
+against something), a burst starts from where it is: the lag is taken back on the way. It needs no
 knowledge of the task, and while a task goes well, so that rewards rise, it never happens.
+
+While an agent learns, the reward is the environment's. In an evaluation no reward of the
+environment is read: the reward is what the agent's own objective, or its learned reward, says of
+the transition.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
-from everlearn.support.checks import check_number
+from everlearn.support.checks import check_number, check_whole
 from everlearn.support.errors import InvalidInputError
 
 
-class Patience:
+@dataclass(frozen=True)
+class EscapeConfig:
+    """When an agent leaves its plan, and for how long."""
+
+    patience: int = 0
+    """Steps without progress before a burst of random motion; 0: never."""
+    progress: float = 0.002
+    """Gain in reward that counts as progress."""
+    burst: int = 14
+    """Steps of the longest burst; its length is drawn between half of that and all."""
+
+    def __post_init__(self) -> None:
+        check_whole("patience", self.patience, 0)
+        check_number("progress", self.progress, 0.0, math.inf)
+        check_whole("burst", self.burst, 1)
+
+
+class Escape:
     """Counts steps without progress and replaces planned actions when there are too many.
 
     Parameters
     ----------
-    low, high
+    action_space
         Bounds of the actions.
-    patience
-        Steps without progress before a burst; 0 never begins one.
-    burst
-        Steps of the longest burst; its length is drawn between half of that and all.
+    config
+        Settings.
     moved
-        Entries of the action that a burst sets; the others stay as planned.
+        Entries of the action that a burst sets, all if None; the others stay as planned.
     seed
         Of its own generator.
-    progress
-        Gain in reward that counts as progress.
+
+    Attributes
+    ----------
+    bursts
+        Bursts begun in this episode.
     """
 
     def __init__(
         self,
-        low: npt.NDArray[Any],
-        high: npt.NDArray[Any],
-        patience: int,
-        burst: int,
-        moved: tuple[int, ...],
-        seed: int | np.random.SeedSequence,
-        progress: float = 0.002,
+        action_space: spaces.Box,
+        config: EscapeConfig,
+        moved: tuple[int, ...] | None = None,
+        seed: int | np.random.SeedSequence = 0,
     ) -> None:
-        check_number("progress", progress, 0.0, math.inf)
-        for name, value, least in (("patience", patience, 0), ("burst", burst, 1)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InvalidInputError(f"{name} is {value!r}; expected a whole number >= {least}")
-        self.patience, self.burst, self.progress = patience, burst, float(progress)
-        self.bursts = 0
-        self._low, self._high = np.asarray(low, np.float64), np.asarray(high, np.float64)
-        self._moved = np.array(moved, np.int64)
+        self.action_space, self.config = action_space, config
+        self._moved = np.arange(action_space.shape[0]) if moved is None else np.array(moved, int)
+        self._low = action_space.low.astype(np.float64)[self._moved]
+        self._high = action_space.high.astype(np.float64)[self._moved]
         self._generator = np.random.default_rng(seed)
         self.begin_episode()
 
-    def spawn(self, seed: int | np.random.SeedSequence) -> Patience:
+    def spawn(self, seed: int | np.random.SeedSequence) -> Escape:
         """Return a fresh one with the same settings and a generator of its own."""
-        moved = tuple(int(i) for i in self._moved)
-        return Patience(
-            self._low, self._high, self.patience, self.burst, moved, seed, self.progress
-        )
+        return Escape(self.action_space, self.config, tuple(self._moved.tolist()), seed)
 
     def begin_episode(self) -> None:
         """Start counting anew; the generator goes on."""
+        self.bursts = 0
         self._best = -np.inf
         self._waited = 0
         self._left = 0
@@ -82,33 +97,33 @@ class Patience:
         action[self._moved] = self._direction
         return action
 
-    def saw(self, reward: float, ahead: npt.NDArray[Any] | None = None) -> None:
+    def observe(self, reward: float, ahead: npt.NDArray[Any] | None = None) -> None:
         """Take note of the reward of a step, and begin or end a burst.
 
         `ahead` is how far what is moved lags behind its commands now, in actions.
         """
-        if self.patience == 0:
+        if self.config.patience == 0:
             return
         if self._left > 0:
             # What a burst earns says nothing about the plan.
             self._left -= 1
             return
-        if reward > self._best + self.progress:
+        if reward > self._best + self.config.progress:
             self._best, self._waited = float(reward), 0
             return
         self._waited += 1
-        if self._waited >= self.patience:
+        if self._waited >= self.config.patience:
             self._begin_burst(ahead)
 
     def _begin_burst(self, ahead: npt.NDArray[Any] | None) -> None:
-        low, high = self._low[self._moved], self._high[self._moved]
-        self._left = int(self._generator.integers((self.burst + 1) // 2, self.burst + 1))
+        low, high, longest = self._low, self._high, self.config.burst
+        self._left = int(self._generator.integers((longest + 1) // 2, longest + 1))
         self._direction = self._generator.uniform(low, high)
         if ahead is not None:
             way = self._left * self._direction - ahead
             # In a straight line, as fast as the slowest axis allows.
-            longest = np.max(np.where(way > 0, way / high, way / low), initial=1.0)
-            self._left = math.ceil(longest)
+            steps = np.max(np.where(way > 0, way / high, way / low), initial=1.0)
+            self._left = math.ceil(steps)
             self._direction = way / self._left
         self._best, self._waited = -np.inf, 0
         self.bursts += 1
@@ -135,7 +150,7 @@ class Patience:
             if min(waited, left, bursts) < 0 or not np.isfinite(direction).all():
                 raise ValueError("counts are at least 0 and directions finite")
         except (KeyError, OverflowError, TypeError, ValueError) as error:
-            raise InvalidInputError(f"the stored patience is not usable: {error}") from error
+            raise InvalidInputError(f"the stored escape is not usable: {error}") from error
         if direction.shape != self._moved.shape:
             raise InvalidInputError(
                 f"the stored burst moves {len(direction)} entries of an action, "

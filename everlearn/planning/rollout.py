@@ -60,9 +60,13 @@ def imagine(
     actions: Actions,
     weights: npt.NDArray[np.float64],
 ) -> Sequences:
-    """Roll out ``actions[N, H, A]`` from ``obs[S]`` and sum their rewards times ``weights[H]``."""
+    """Roll out ``actions[N, H, A]`` from ``obs[S]`` and sum their rewards times ``weights[H]``.
+
+    The observation and the memory were checked by the caller; actions are inside their bounds.
+    """
     count, horizon, action_size = actions.shape
-    states = np.asarray(model.rollout(obs, actions, memory=memory))
+    rollout = getattr(model, "rollout_unchecked", model.rollout)
+    states = np.asarray(rollout(obs, actions, memory=memory))
     expected = (count, horizon + 1, len(obs))
     if states.shape != expected:
         raise InvalidInputError(

@@ -99,8 +99,8 @@ def make_videos(study: Study, out: Path, notify: Notify) -> list[Path]:
             continue
         folder = out / FOLDER / slug(method.label)
         config, state, learned = load_run(run.folder, notify)
-        env, untaught = make(config)
-        with closing(env), limited_threads(config.threads):
+        environments, untaught, _ = make(config)
+        with closing(environments), limited_threads(config.threads):
             for task in seen_tasks(config, state.episode):
                 for when, agent in ((BEFORE, untaught), (AFTER, learned)):
                     path = folder / f"{task}-{when}.mp4"

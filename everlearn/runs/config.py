@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from everlearn.runs.legacy import upgraded
 from everlearn.support.checks import check_number, check_whole
+from everlearn.support.command_line import internal
 from everlearn.support.errors import InvalidInputError, UnknownNameError, given
 from everlearn.support.words import did_you_mean
 
@@ -76,9 +77,9 @@ class RunConfig:
 
     agent: str = "oa"
     """Name of the agent; `everlearn list` shows them."""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = internal(factory=dict)
     """Options in which the agent differs from that name's settings, by dotted path."""
-    resolved: Mapping[str, Any] | None = None
+    resolved: Mapping[str, Any] | None = internal(None)
     """All options of the agent with their values; filled in when the run starts."""
     world: str = "continual-bench"
     """Name of the world: continual-bench, gym:ID, dm_control:DOMAIN-TASK, or one of yours."""
@@ -94,7 +95,7 @@ class RunConfig:
     """Threads to compute with; every processor if not given."""
     evaluators: int | None = None
     """Processes that share an evaluation; one a thread in long runs if not given."""
-    preset: str | None = None
+    preset: str | None = internal(None)
     """Name of the preset that the run was made from."""
     evaluation: EvaluationSchedule = field(default_factory=EvaluationSchedule)
     """When and how much is evaluated."""
@@ -108,13 +109,13 @@ class RunConfig:
     """Also write TensorBoard events."""
     wandb: bool = False
     """Also send the metrics to Weights & Biases."""
-    imports: tuple[str, ...] = ()
+    imports: tuple[str, ...] = internal(())
     """Modules with agents, tasks or worlds of your own, imported before the run."""
-    told: tuple[str, ...] | None = None
+    told: tuple[str, ...] | None = internal(None)
     """What the agent is told of tasks; filled in when the run starts."""
-    given: tuple[str, ...] | None = None
+    given: tuple[str, ...] | None = internal(None)
     """What the agent is given beside observations and rewards; filled in when the run starts."""
-    measure: Literal["success", "return"] | None = None
+    measure: Literal["success", "return"] | None = internal(None)
     """Whether success or return is measured; filled in when the run starts."""
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from everlearn.agents import AGENTS, Episode, run_episode
+from everlearn.agents import Episode, make_agent, run_episode
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import MAX_STEPS, ContinualBenchEnv
 from everlearn.continual_bench.video import Film, check_path
@@ -30,7 +30,7 @@ class DemoResult:
 
 def run_demo(
     seed: int = 0,
-    out: Path = Path("runs/demo"),
+    out: Path = Path("videos"),
     *,
     tasks: tuple[str, ...] = TASK_ORDER,
     episodes: int = EPISODES,
@@ -63,7 +63,7 @@ def run_demo(
         "One model, solved in closed form after every step; it starts knowing nothing.\n"
         "(The very first run compiles the kernels, which takes some seconds.)"
     )
-    agent = AGENTS.get("oa")(env, seed, **options)
+    agent = make_agent("oa", env, seed, **options)
     results: dict[str, list[tuple[int, bool]]] = {}
     for task in tasks:
         agent.begin_task(task, TASKS.get(task).objective())

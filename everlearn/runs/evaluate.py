@@ -1,4 +1,4 @@
-"""Evaluation of seen tasks: with learning off, in an environment and generators of its own."""
+"""Evaluation of tasks: with learning off, in environments and generators of its own."""
 
 from __future__ import annotations
 
@@ -8,38 +8,40 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from queue import Empty
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from everlearn.agents import run_episode
-from everlearn.continual_bench import TASKS
-from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.continual_bench.video import Film, check_path
 from everlearn.interfaces import Agent
+from everlearn.planning.episode import run_episode
 from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
-from everlearn.runs.evaluators import HelperLostError, Helpers, Outcomes, Unit
-from everlearn.runs.heldout import HORIZON, HeldOutSet, has_script, heldout_set, model_error
+from everlearn.runs.evaluators import EvaluatorLostError, Evaluators, Outcomes, Unit
+from everlearn.runs.heldout import HORIZON, Episodes, model_error
+from everlearn.worlds import Environments, world_named
 
 POLL = 0.1
-"""Seconds between two looks at a stop signal while helpers end their episodes."""
+"""Seconds between two looks at a stop signal while other processes end their episodes."""
 
-
-class LearningAgent(Agent, Protocol):
-    """An agent that can be evaluated without being changed or copied."""
-
-    def evaluation_copy(self, seed: int | np.random.SeedSequence) -> Agent:
-        """Return an agent that acts with what this one knows and learns nothing."""
-        ...
-
-
-Stop = Callable[[], bool]
-OnEvaluated = Callable[[str, bool], None]
+ShouldStop = Callable[[], bool]
+OnEvaluated = Callable[[str, float], None]
 
 
 class StoppedError(Exception):
     """Evaluation was left because the run should stop; nothing was changed."""
+
+
+class Outcome(NamedTuple):
+    """How an evaluation episode ended.
+
+    Attributes
+    ----------
+    score
+        1 or 0 where success is measured, the return elsewhere.
+    bursts
+        Escape bursts of the agent; None for an agent that has none.
+    """
+
+    score: float
+    bursts: int | None
 
 
 class Evaluator:
@@ -52,43 +54,49 @@ class Evaluator:
     should_stop
         Asked after every step; True leaves the evaluation with `StoppedError`.
     on_episode
-        Called after every evaluation episode with its task and success.
+        Called after every evaluation episode with its task and score.
     videos
         Folder to film every episode into, as ``door-open-03-failed.mp4``; None films nothing.
-    helpers
+    others
         Processes that play some of the episodes.
     notify
-        Told of a helper that died.
+        Told of a process that died.
     """
 
     def __init__(
         self,
         config: RunConfig,
-        should_stop: Stop = lambda: False,
-        on_episode: OnEvaluated = lambda task, success: None,
+        should_stop: ShouldStop = lambda: False,
+        on_episode: OnEvaluated = lambda task, score: None,
         videos: Path | None = None,
-        helpers: Helpers | None = None,
+        others: Evaluators | None = None,
         notify: Callable[[str], None] = lambda text: None,
     ) -> None:
-        if videos is not None:
-            check_path(videos / "any.mp4")
         self.config = config
+        self.world = world_named(config.world)
+        self._films: Any = None
+        if videos is not None:
+            from everlearn.continual_bench import video
+
+            video.check_path(videos / "any.mp4")
+            self._films = video
         self._videos = videos
         self._should_stop = should_stop
         self._on_episode = on_episode
-        self._helpers, self._notify = helpers, notify
-        self._env: ContinualBenchEnv | None = None
-        self._heldout: dict[str, HeldOutSet] = {}
+        self._others, self._notify = others, notify
+        render_mode = None if videos is None else "rgb_array"
+        self._environments = Environments(self.world, config.reset_noise, render_mode)
+        self._heldout: dict[str, Episodes] = {}
 
-    def success_rates(
+    def evaluate(
         self,
-        agent: LearningAgent,
+        agent: Agent,
         tasks: Sequence[str],
         done: int,
         episodes: int,
         snapshot: Path | None = None,
-    ) -> dict[str, float]:
-        """Share of `episodes` of each task that the agent solves.
+    ) -> dict[str, dict[str, Any]]:
+        """Play `episodes` of each task and return what ``eval`` lines say of them.
 
         Parameters
         ----------
@@ -97,114 +105,132 @@ class Evaluator:
         tasks, done, episodes
             Names, and what the seeds are made from.
         snapshot
-            Where helpers find the same agent; without one they are left alone.
+            Where other processes find the same agent; without one they are left alone.
+
+        Returns
+        -------
+        dict
+            By task: ``success_rate`` or ``mean_return``, ``episodes``, and ``bursts`` for agents
+            that have some.
         """
         units = deque((task, episode) for task in tasks for episode in range(episodes))
-        solved = dict.fromkeys(tasks, 0)
-        for (task, _), success in self._outcomes(agent, done, units, snapshot):
-            solved[task] += success
-            self._on_episode(task, success)
-        return {task: count / episodes for task, count in solved.items()}
+        outcomes: dict[str, dict[int, Outcome]] = {task: {} for task in tasks}
+        for (task, episode), outcome in self._outcomes(agent, done, units, snapshot):
+            outcomes[task][episode] = outcome
+            self._on_episode(task, outcome.score)
+        return {task: self._summary(by_episode) for task, by_episode in outcomes.items()}
+
+    def _summary(self, outcomes: dict[int, Outcome]) -> dict[str, Any]:
+        # Summed in the order of the episodes, whoever played them, so that bits are the same.
+        ordered = [outcomes[episode] for episode in sorted(outcomes)]
+        name = "success_rate" if self.world.measure == "success" else "mean_return"
+        summary: dict[str, Any] = {
+            name: sum(outcome.score for outcome in ordered) / len(ordered),
+            "episodes": len(ordered),
+        }
+        bursts = [outcome.bursts for outcome in ordered if outcome.bursts is not None]
+        if bursts:
+            summary["bursts"] = sum(bursts) / len(bursts)
+        return summary
 
     def _outcomes(
-        self, agent: LearningAgent, done: int, units: deque[Unit], snapshot: Path | None
-    ) -> Iterator[tuple[Unit, bool]]:
-        if self._helpers is None or snapshot is None:
+        self, agent: Agent, done: int, units: deque[Unit], snapshot: Path | None
+    ) -> Iterator[tuple[Unit, Outcome]]:
+        if self._others is None or snapshot is None:
             for unit in units:
                 yield unit, self.episode(agent, unit[0], done, unit[1])
             return
         missing = len(units)
-        with self._helpers.taking(units, snapshot) as found:
+        with self._others.taking(units, snapshot) as outcomes:
             while missing:
                 try:
                     unit = units.popleft()
-                except IndexError:  # all are taken: wait for those that helpers have
+                except IndexError:  # all are taken: wait for those that others have
                     pass
                 else:
                     missing -= 1
                     yield unit, self.episode(agent, unit[0], done, unit[1])
-                for outcome in self._told(found, wait=not units and missing > 0):
+                for outcome in self._from_others(outcomes, wait=not units and missing > 0):
                     missing -= 1
                     yield outcome
                 if self._should_stop():
                     raise StoppedError
-        # No episode is missing, but a helper may have been lost while the last one ended.
-        yield from self._told(found, wait=False)
+        # No episode is missing, but a process may have been lost while the last one ended.
+        yield from self._from_others(outcomes, wait=False)
 
-    def _told(self, outcomes: Outcomes, *, wait: bool) -> Iterator[tuple[Unit, bool]]:
-        """Give the episodes that helpers have played, and pass on which helpers were lost."""
+    def _from_others(self, outcomes: Outcomes, *, wait: bool) -> Iterator[tuple[Unit, Outcome]]:
+        """Give the episodes that others have played, and pass on which of them were lost."""
         for outcome in _ready(outcomes, wait=wait):
-            if isinstance(outcome, HelperLostError):
-                self._notify(f"going on without a helper in evaluations: {outcome}")
+            if isinstance(outcome, EvaluatorLostError):
+                self._notify(f"one evaluator process less from now on: {outcome}")
             else:
-                yield outcome
+                unit, answer = outcome
+                yield unit, Outcome(**answer)
 
-    def episode(self, agent: LearningAgent, task: str, done: int, episode: int) -> bool:
-        """Whether the agent solves an episode of `task` after `done` training episodes."""
-        if self._env is None:
-            self._env = ContinualBenchEnv(
-                task,
-                reset_noise=self.config.reset_noise,
-                render_mode="rgb_array" if self._videos else None,
-            )
+    def episode(self, agent: Agent, task: str, done: int, episode: int) -> Outcome:
+        """Play an episode of `task` after `done` training episodes."""
+        env = self._environments.of(task)
         reset, acting = schedule.evaluation_seeds(self.config, done, task, episode)
         copy = agent.evaluation_copy(acting)
-        copy.begin_task(task, TASKS.get(task).objective())
-        at: dict[str, Any] = {"seed": reset, "options": {"task": task}}
+        copy.begin_task(task, self.world.objective(task))
         film = None
-        if self._videos is not None:
-            self._env.reset(**at)
-            film = Film(self._env)
-        outcome = run_episode(
+        if self._films is not None:
+            env.reset(seed=reset)
+            film = self._films.Film(env)
+        result = run_episode(
             copy,
-            self._env,
-            **at,
+            env,
+            seed=reset,
             explore=False,
             max_steps=self.config.max_steps,
             on_step=partial(self._after_step, film),
         )
-        success = bool(outcome.info["success"])
+        solved = result.success
         if film is not None and self._videos is not None:
-            how = "solved" if success else "failed"
+            how = "played" if solved is None else "solved" if solved else "failed"
             film.write(self._videos / f"{task}-{episode + 1:02d}-{how}.mp4")
-        return success
+        score = result.total_reward if self.world.measure == "return" else float(bool(solved))
+        return Outcome(score, getattr(copy, "bursts", None))
 
     def model_lines(self, agent: Any, tasks: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-        """Facts about the agent's world model on the fixed set of each task, if it has one."""
+        """Error of the agent's world model on the fixed set of each task, if there are such."""
         model, count = getattr(agent, "model", None), self.config.evaluation.heldout
-        if not hasattr(model, "rollout") or not count:
+        heldout_episodes = getattr(self.world, "heldout_episodes", None)
+        if heldout_episodes is None or not hasattr(model, "rollout") or not count:
             return
         # Some agents predict each task with a part of their model.
         model_for = getattr(agent, "model_for", lambda task: model)
-        for task in filter(has_script, tasks):
+        for task in tasks:
             if task not in self._heldout:
-                self._heldout[task] = heldout_set(task, count, self.config.reset_noise)
+                self._heldout[task] = heldout_episodes(task, count, self.config.reset_noise)
             fixed = self._heldout[task]
+            if not fixed:
+                continue
             yield {
                 "task": task,
                 "error_one_step": model_error(model_for(task), fixed, 1),
                 f"error_{HORIZON}_steps": model_error(model_for(task), fixed),
-                "transitions": fixed.transitions,
+                "transitions": sum(len(actions) for _, actions in fixed),
                 "utilization": getattr(model, "utilization", None),
             }
 
     def close(self) -> None:
-        """Free the environment and end the helpers."""
-        if self._helpers is not None:
-            self._helpers.close()
-        if self._env is not None:
-            self._env.close()
-            self._env = None
+        """Free the environments and end the other processes."""
+        if self._others is not None:
+            self._others.close()
+        self._environments.close()
 
-    def _after_step(self, film: Film | None, *_: object) -> None:
+    def _after_step(self, film: Callable[[], None] | None, *_: object) -> None:
         if self._should_stop():
             raise StoppedError
         if film is not None:
             film()
 
 
-def _ready(outcomes: Outcomes, *, wait: bool) -> Iterator[tuple[Unit, bool] | HelperLostError]:
-    """Give what helpers have found, after a little waiting for the first of it if `wait`."""
+def _ready(
+    outcomes: Outcomes, *, wait: bool
+) -> Iterator[tuple[Unit, dict[str, Any]] | EvaluatorLostError]:
+    """Give what others have played, after a little waiting for the first of it if `wait`."""
     with suppress(Empty):
         if wait:
             yield outcomes.get(timeout=POLL)

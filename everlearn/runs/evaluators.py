@@ -3,11 +3,17 @@
 An evaluation episode is a function of the agent and of its own seeds. So it does not matter who
 plays it, and two processes with a thread each play two episodes in less time than one process
 with two threads, whose parts wait for each other at every decision.
+
+``python -m everlearn.runs.evaluators`` is such a process. It reads lines of JSON from standard
+input: first the run's config, then snapshots to take the agent from and episodes to play with it.
+Each of these is answered by a line on standard output: ``true`` for a snapshot, the outcome of an
+episode. It ends when standard input is closed, whatever it is doing.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
 from collections import deque
@@ -18,26 +24,27 @@ from queue import SimpleQueue
 from typing import Any
 
 from everlearn.runs.config import RunConfig
-from everlearn.support.processes import how_it_ended, start
+from everlearn.support.processes import claim_output, how_it_ended, input_lines, start
+from everlearn.support.threads import limited_threads
 
-MODULE = "everlearn.runs.evaluator_process"
+MODULE = "everlearn.runs.evaluators"
 
 Unit = tuple[str, int]
 """An evaluation episode: its task, and its number among those of the task."""
 
 
-class HelperLostError(Exception):
-    """A helper does not answer any more."""
+class EvaluatorLostError(Exception):
+    """An evaluator process does not answer any more."""
 
 
-Outcomes = SimpleQueue["tuple[Unit, bool] | HelperLostError"]
-"""Episodes with their success, and why a helper takes no more."""
+Outcomes = SimpleQueue["tuple[Unit, dict[str, Any]] | EvaluatorLostError"]
+"""Episodes with how they ended, and why a process takes no more."""
 
 
-class Helpers:
+class Evaluators:
     """Processes that evaluate what a run's snapshots hold.
 
-    One that dies is done without: the episode it had is there for somebody else again.
+    If one dies, the others play its episode and the rest.
 
     Parameters
     ----------
@@ -50,7 +57,7 @@ class Helpers:
     """
 
     def __init__(self, config: RunConfig, count: int, threads: int) -> None:
-        self._helpers = [_Helper(config, threads) for _ in range(count)]
+        self._processes = [_Process(config, threads) for _ in range(count)]
 
     @contextmanager
     def taking(self, units: deque[Unit], snapshot: Path) -> Iterator[Outcomes]:
@@ -60,11 +67,11 @@ class Helpers:
         """
         outcomes: Outcomes = SimpleQueue()
         threads = [
-            # A helper that hangs must not keep the process.
+            # One that hangs must not keep this process alive.
             threading.Thread(
-                target=self._take, args=(helper, units, snapshot, outcomes), daemon=True
+                target=self._take, args=(process, units, snapshot, outcomes), daemon=True
             )
-            for helper in self._helpers
+            for process in self._processes
         ]
         for thread in threads:
             thread.start()
@@ -74,37 +81,36 @@ class Helpers:
 
     def close(self) -> None:
         """End them at once."""
-        while self._helpers:
-            self._helpers.pop().close()
+        while self._processes:
+            self._processes.pop().close()
 
     def _take(
-        self, helper: _Helper, units: deque[Unit], snapshot: Path, outcomes: Outcomes
+        self, process: _Process, units: deque[Unit], snapshot: Path, outcomes: Outcomes
     ) -> None:
         unit = None
         try:
-            helper.ask({"snapshot": str(snapshot)})
+            process.ask({"snapshot": str(snapshot)})
             while units:
                 try:
                     unit = units.pop()
                 except IndexError:  # somebody else was faster
                     break
                 task, episode = unit
-                success = helper.ask({"task": task, "episode": episode})
-                outcomes.put((unit, bool(success)))
+                outcomes.put((unit, process.ask({"task": task, "episode": episode})))
                 unit = None
-        except HelperLostError as error:
+        except EvaluatorLostError as error:
             if unit is not None:
                 units.append(unit)
-            if helper in self._helpers:  # else it was ended on purpose
-                self._helpers.remove(helper)
-                helper.close()
+            if process in self._processes:  # else it was ended on purpose
+                self._processes.remove(process)
+                process.close()
             outcomes.put(error)
 
 
-def helpers_for(config: RunConfig) -> Helpers | None:
+def evaluators_for(config: RunConfig) -> Evaluators | None:
     """Start what a config asks for beside this process; None if it evaluates alone."""
     count = (config.evaluators or 1) - 1
-    return Helpers(config, count, evaluator_threads(config) or 1) if count else None
+    return Evaluators(config, count, evaluator_threads(config) or 1) if count else None
 
 
 def evaluator_threads(config: RunConfig) -> int | None:
@@ -114,7 +120,7 @@ def evaluator_threads(config: RunConfig) -> int | None:
     return max(1, config.threads // (config.evaluators or 1))
 
 
-class _Helper:
+class _Process:
     """One process, and how to speak to it."""
 
     def __init__(self, config: RunConfig, threads: int) -> None:
@@ -130,7 +136,7 @@ class _Helper:
             return json.loads(self._process.stdout.readline())
         except (BrokenPipeError, ValueError) as error:  # no line, half a line, or closed here
             code = self._process.wait()
-            raise HelperLostError(how_it_ended(code)) from error
+            raise EvaluatorLostError(how_it_ended(code)) from error
 
     def close(self) -> None:
         """End it at once."""
@@ -145,3 +151,52 @@ class _Helper:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
         self._process.stdin.flush()
+
+
+def main() -> None:
+    """Answer until standard input is closed."""
+    answers = claim_output()
+    requests = _requests()
+    first = next(requests)
+    config = RunConfig.from_json(first["config"])
+    with limited_threads(first["threads"]):
+        for answer in _answers(config, requests):
+            os.write(answers, json.dumps(answer).encode() + b"\n")
+
+
+def _answers(config: RunConfig, requests: Iterator[dict[str, Any]]) -> Iterator[Any]:
+    # The other end of this module: a run that starts processes imports none of these for them.
+    from everlearn.runs.evaluate import Evaluator
+    from everlearn.runs.loop import make, restore_agent
+    from everlearn.runs.snapshots import read_snapshot
+
+    environments, agent, _ = make(config)
+    environments.close()  # made for their spaces alone
+    evaluator = Evaluator(config)
+    done = 0
+    for request in requests:
+        if "snapshot" in request:
+            snapshot = read_snapshot(Path(request["snapshot"]))
+            restore_agent(config, snapshot, agent)
+            done = snapshot.state.episode
+            yield True
+        else:
+            yield evaluator.episode(agent, request["task"], done, request["episode"])._asdict()
+
+
+def _requests() -> Iterator[dict[str, Any]]:
+    """Give what is asked; a thread reads it and ends the process when standard input is closed."""
+    waiting: SimpleQueue[str] = SimpleQueue()
+
+    def read() -> None:
+        for line in input_lines():
+            waiting.put(line)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        yield json.loads(waiting.get())
+
+
+if __name__ == "__main__":
+    main()

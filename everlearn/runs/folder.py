@@ -111,8 +111,21 @@ def load_transitions(run: str | Path, episode: int) -> tuple[dict[str, Any], dic
 
 
 @contextmanager
-def open_run(path: Path, config: RunConfig, fresh: bool, notify: Notify) -> Iterator[RunFolder]:
+def open_run(
+    path: Path, config: RunConfig, notify: Notify, *, fresh: bool = False, extend: bool = False
+) -> Iterator[RunFolder]:
     """Create a run's folder or take up an existing one, and hold its lock.
+
+    Parameters
+    ----------
+    path, config
+        Folder, and what is to run there.
+    notify
+        Told what the user should know.
+    fresh
+        Start over if there is a run; its metrics are kept under another name.
+    extend
+        Let `config` go on where the run that is there ended.
 
     Raises
     ------
@@ -123,13 +136,14 @@ def open_run(path: Path, config: RunConfig, fresh: bool, notify: Notify) -> Iter
     StorageError
         The folder cannot be written.
     """
-    check_folder(path, config, fresh)
+    check_folder(path, config, fresh=fresh, extend=extend)
     with storing(str(path)):
         path.mkdir(parents=True, exist_ok=True)
         holder = locked(path)
         holder.__enter__()
     try:
-        stored = check_folder(path, config, fresh)  # again: now nobody else can change it
+        # Again: now nobody else can change it.
+        stored = check_folder(path, config, fresh=fresh, extend=extend)
         threads = config.threads or (stored.threads if stored else None) or available_threads()
         check_threads(threads)
         evaluators = (
@@ -147,6 +161,8 @@ def open_run(path: Path, config: RunConfig, fresh: bool, notify: Notify) -> Iter
                     left.unlink()  # of a process that died while writing
             if stored is None:
                 _clear(path)
+            elif stored.episodes != config.episodes:
+                _keep_copy(path / CONFIG)
             write_text(path / CONFIG, config.to_json())
             _note_environment(path / ENVIRONMENT, config, notify)
         yield RunFolder(path, config)
@@ -154,13 +170,15 @@ def open_run(path: Path, config: RunConfig, fresh: bool, notify: Notify) -> Iter
         holder.__exit__(None, None, None)
 
 
-def check_folder(path: Path, config: RunConfig, fresh: bool) -> RunConfig | None:
+def check_folder(
+    path: Path, config: RunConfig, *, fresh: bool = False, extend: bool = False
+) -> RunConfig | None:
     """Return the config of the run in the folder, None if a new one can start; changes nothing."""
     if path.exists() and not path.is_dir():
         raise InvalidInputError(f"{path} is a file; give a folder for the run")
     if not (path / CONFIG).exists():
-        found = [item.name for item in path.iterdir()] if path.exists() else []
-        visible = [name for name in found if name[0] != "." and name != SINGLE]
+        names = [item.name for item in path.iterdir()] if path.exists() else []
+        visible = [name for name in names if name[0] != "." and name != SINGLE]
         if not visible:
             return None
         # Another process may have begun a run in between: its config is there before all else.
@@ -171,21 +189,57 @@ def check_folder(path: Path, config: RunConfig, fresh: bool) -> RunConfig | None
     if fresh:
         return None
     stored = RunConfig.read(path / CONFIG)
-    found = stored.differences(config)
-    if found:
+    longer = is_extension(stored, config)
+    compared = stored
+    if longer and extend:
+        compared = dataclasses.replace(
+            stored, tasks=config.tasks, episodes_per_task=config.episodes_per_task
+        )
+    differences = compared.differences(config)
+    if differences:
+        advice = ", --extend to go on from its end" if longer else ""
         raise InvalidInputError(
-            f"{path} holds a run with other settings ({'; '.join(found)}); give those to resume "
-            "it, another folder, or --fresh to overwrite it"
+            f"{path} holds a run with other settings ({'; '.join(differences)}); give those to "
+            f"resume it, another folder{advice}, or --fresh to start over"
         )
     return stored
 
 
+def is_extension(stored: RunConfig, config: RunConfig) -> bool:
+    """Whether `config` is a run that has `stored` as its beginning and is longer.
+
+    More tasks at the end, or more episodes of the only task: elsewhere more episodes would move
+    the switches that the stored run has already made.
+    """
+    if config.episodes_per_task == stored.episodes_per_task:
+        begins = config.tasks[: len(stored.tasks)] == stored.tasks
+        return begins and len(config.tasks) > len(stored.tasks)
+    same_task = len(stored.tasks) == 1 and config.tasks == stored.tasks
+    return same_task and config.episodes_per_task > stored.episodes_per_task
+
+
 def _clear(path: Path) -> None:
-    """Remove what runs write, and only that; config.json stays until another replaces it."""
+    """Remove what runs write, and only that; metrics are kept under another name.
+
+    config.json stays until another replaces it.
+    """
     for name in (CHECKPOINTS, TRANSITIONS, EVENTS):
-        shutil.rmtree(path / name, ignore_errors=False) if (path / name).is_dir() else None
-    for name in (METRICS, ENVIRONMENT):
-        (path / name).unlink(missing_ok=True)
+        if (path / name).is_dir():
+            shutil.rmtree(path / name)
+    if (path / METRICS).exists():
+        _keep_copy(path / METRICS)
+        (path / METRICS).unlink()
+        if (path / CONFIG).exists():
+            _keep_copy(path / CONFIG)
+    (path / ENVIRONMENT).unlink(missing_ok=True)
+
+
+def _keep_copy(file: Path) -> None:
+    """Copy a file to the first free name of ``NAME.1``, ``NAME.2`` and so on."""
+    number = 1
+    while (copy := file.with_name(f"{file.name}.{number}")).exists():
+        number += 1
+    shutil.copy2(file, copy)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -26,7 +26,7 @@ class Listener:
     def line(self, line: Line) -> None:
         """Hear of a line of the metrics."""
 
-    def evaluated(self, task: str, success: bool) -> None:
+    def evaluated(self, task: str, score: float) -> None:
         """Hear of an evaluation episode."""
 
     def saved(self, snapshot: str) -> None:
@@ -63,10 +63,10 @@ class Listeners:
         for listener in self._listeners:
             listener.line(line)
 
-    def evaluated(self, task: str, success: bool) -> None:
+    def evaluated(self, task: str, score: float) -> None:
         """Pass on an evaluation episode."""
         for listener in self._listeners:
-            listener.evaluated(task, success)
+            listener.evaluated(task, score)
 
     def saved(self, snapshot: str) -> None:
         """Pass on a snapshot's name."""

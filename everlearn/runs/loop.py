@@ -1,7 +1,8 @@
 """The loop that everything else serves: train, evaluate, write down, snapshot.
 
     while there are episodes left:
-        if an evaluation is due:   evaluate every seen task, with learning off
+        if an evaluation is due:   evaluate every seen task, and before a task's first episode
+                                   that task, with learning off
         if the task changes:       tell the agent its new objective
         train one episode, write its line
         now and then:              snapshot
@@ -21,18 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from everlearn.agents import AGENTS, run_episode
-from everlearn.continual_bench import TASKS
-from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.interfaces import FloatArray
+from everlearn.agents import AGENTS
+from everlearn.interfaces import Agent, FloatArray, Objective
+from everlearn.planning.episode import run_episode
+from everlearn.registry import load_plugins
 from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
-from everlearn.runs.evaluate import Evaluator, LearningAgent, StoppedError
-from everlearn.runs.evaluators import evaluator_threads, helpers_for
+from everlearn.runs.evaluate import Evaluator, StoppedError
+from everlearn.runs.evaluators import evaluator_threads, evaluators_for
 from everlearn.runs.folder import RunFolder, open_run
 from everlearn.runs.listeners import Listener, Listeners, listeners_for
 from everlearn.runs.metrics_file import Line, MetricsLog, read_lines
-from everlearn.runs.options import check_options, resolved_options
 from everlearn.runs.snapshots import (
     RunState,
     Snapshot,
@@ -42,8 +42,10 @@ from everlearn.runs.snapshots import (
     save_snapshot,
 )
 from everlearn.support.errors import DamagedFileError, InvalidInputError
+from everlearn.support.settings import values_of, with_options
 from everlearn.support.signals import Stop, stop_on_signals
 from everlearn.support.threads import check_threads, limited_threads
+from everlearn.worlds import Environments, world_named
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,10 @@ def execute(
     out: str | Path,
     *,
     fresh: bool = False,
+    extend: bool = False,
     listeners: Sequence[Listener] = (),
 ) -> RunResult:
-    """Run `config` in the folder `out`, or go on with it if it is there already.
+    """Run `config` in the folder `out`, or resume the run that is there.
 
     Parameters
     ----------
@@ -71,40 +74,61 @@ def execute(
     out
         Folder of the run; a run that is there must have the same settings.
     fresh
-        Overwrite a run that is there.
+        Start over if there is a run; its metrics are kept under another name.
+    extend
+        Let `config` have more tasks at the end, or more episodes of its only task, than the run
+        that is there; it goes on from its last snapshot.
     listeners
-        Who is told what happens, such as a `screen.Screen`.
+        Who is told what happens, such as a `progress.Screen`.
 
     Notes
     -----
     The first SIGTERM or SIGINT ends the run after the episode at hand, with a snapshot; an
     evaluation is left at once, as it can be repeated. The second one kills the process, and
-    the same call goes on from the last snapshot.
+    the same call resumes from the last snapshot.
     """
     check_threads(config.threads)
-    env, agent = make(config)
-    settings = resolved_options(config.agent, env, config.agent_options)
-    config = dataclasses.replace(config, resolved=settings)
+    environments, agent, settings = make(config)
+    config = dataclasses.replace(
+        config,
+        resolved=values_of(settings),
+        told=_words(agent, "told", ("boundaries",) if agent.boundary_aware else ()),
+        given=_given(agent, environments.world.objective(config.tasks[0])),
+        measure=environments.world.measure,
+    )
     everyone = Listeners([*listeners, *listeners_for(config)])
     with (
-        closing(env),
-        open_run(Path(out), config, fresh, everyone.message) as folder,
+        closing(environments),
+        open_run(Path(out), config, everyone.message, fresh=fresh, extend=extend) as folder,
         limited_threads(folder.config.threads),
         stop_on_signals() as stop,
     ):
-        return _Runner(folder, env, agent, everyone, stop).run()
+        return _Runner(folder, environments, agent, everyone, stop).run()
 
 
-def make(config: RunConfig) -> tuple[ContinualBenchEnv, LearningAgent]:
-    """Make the training environment and the agent of a config; refuses options it lacks."""
-    check_options(config.agent, config.agent_options)
-    env = ContinualBenchEnv(config.tasks[0], reset_noise=config.reset_noise)
-    agent = AGENTS.get(config.agent)(env, schedule.agent_seed(config), **config.agent_options)
+def make(config: RunConfig) -> tuple[Environments, Agent, Any]:
+    """Make the environments, the agent and its settings; refuses what config names wrongly."""
+    load_plugins(config.imports)
+    environments = Environments(world_named(config.world), config.reset_noise)
+    env = environments.of(config.tasks[0])
+    spec = AGENTS.get(config.agent)
+    settings = with_options(spec.settings(env), config.agent_options)
+    agent = spec.make(env, settings, schedule.agent_seed(config))
     if not hasattr(agent, "evaluation_copy"):
         raise InvalidInputError(
             f"agent {config.agent!r} has no evaluation_copy(seed) and cannot be evaluated; add it"
         )
-    return env, agent
+    return environments, agent, settings
+
+
+def _words(agent: Agent, attribute: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(getattr(agent, attribute, default))
+
+
+def _given(agent: Agent, objective: Objective | None) -> tuple[str, ...]:
+    """Return what an agent is given; a world without an objective gives no reward function."""
+    absent = ("reward function", "success test") if objective is None else ()
+    return tuple(word for word in _words(agent, "given", ()) if word not in absent)
 
 
 class _Runner:
@@ -113,24 +137,32 @@ class _Runner:
     def __init__(
         self,
         folder: RunFolder,
-        env: ContinualBenchEnv,
-        agent: LearningAgent,
+        environments: Environments,
+        agent: Agent,
         listeners: Listeners,
         stop: Stop,
     ) -> None:
         self.folder, self.config = folder, folder.config
-        self.env, self.agent = env, agent
+        self.environments, self.agent = environments, agent
+        self.world = environments.world
         self.listeners, self.stop = listeners, stop
+        self.saved: RunState | None = None
+        self.known: frozenset[str] = frozenset()  # tasks evaluated at this time already
 
     def run(self) -> RunResult:
         state, offset, lines = self._restore()
+        if self.saved is None and lines:  # finished, and its snapshots were removed
+            return RunResult(state, finished=True)
         self.log = MetricsLog(self.folder.metrics, offset)
-        self.saved, self.saved_at = state, time.monotonic()
+        self.saved_at = time.monotonic()
         with (
             closing(self.log),
             closing(self._evaluator(state)) as self.evaluator,
             self.listeners.during(self.config, self.folder.path, lines),
         ):
+            if self.saved is None:
+                # Before the first line: metrics without any snapshot are not a run to go on with.
+                self._snapshot(state)
             state = self._loop(state)
             # Also at the end: the state after the last evaluation is what `eval` starts from.
             self._snapshot(state)
@@ -145,7 +177,7 @@ class _Runner:
             self.config,
             lambda: self.stop.number is not None,
             self.listeners.evaluated,
-            helpers=None if self._is_over(state) else helpers_for(self.config),
+            others=None if self._is_over(state) else evaluators_for(self.config),
             notify=self.listeners.message,
         )
 
@@ -172,13 +204,12 @@ class _Runner:
         place = schedule.position(config, state.episode)
         task = config.tasks[place.entry]
         if place.entry != state.begun:
-            self.agent.begin_task(task, TASKS.get(task).objective())
+            self.agent.begin_task(task, self.world.objective(task))
         record = _Recording() if config.record else None
         episode = run_episode(
             self.agent,
-            self.env,
+            self.environments.of(task),
             seed=schedule.environment_seed(config, state.episode),
-            options={"task": task},
             max_steps=config.max_steps,
             on_step=record,
         )
@@ -188,7 +219,7 @@ class _Runner:
             "episode": done,
             "step": steps,
             "task": task,
-            "success": bool(episode.info["success"]),
+            "success": episode.success if self.world.measure == "success" else None,
             "length": episode.length,
             "return": episode.total_reward,
             "seconds": round(episode.seconds, 4),
@@ -198,28 +229,35 @@ class _Runner:
             facts = {name: line[name] for name in ("episode", "task", "success")}
             self.folder.save_transitions(done, *record.arrays(), facts)
         self._write([line])
-        due = schedule.evaluation_episodes(config, done) > 0
-        return RunState(done, steps, place.entry, evaluated=not due)
+        return RunState(done, steps, place.entry, evaluated=not self._due(done))
+
+    def _due(self, done: int) -> bool:
+        return schedule.evaluation_episodes(self.config, done) > 0
 
     def _evaluate(self, state: RunState) -> list[Line]:
         config, done, began = self.config, state.episode, time.perf_counter()
         when = {"episode": done, "step": state.step}
-        tasks = schedule.seen_tasks(config, done)
+        # An extended run has evaluated all but the task that comes next.
+        tasks = [task for task in schedule.evaluated_tasks(config, done) if task not in self.known]
+        if not tasks:
+            return []
         episodes = schedule.evaluation_episodes(config, done)
         snapshot = None
         if (config.evaluators or 1) > 1:
-            self._snapshot(state)  # what helpers take the agent from
+            self._snapshot(state)  # what the other processes take the agent from
             snapshot = self.folder.checkpoints / state.name
         with limited_threads(evaluator_threads(config)):
-            rates = self.evaluator.success_rates(self.agent, tasks, done, episodes, snapshot)
-        models = list(self.evaluator.model_lines(self.agent, tasks))
+            results = self.evaluator.evaluate(self.agent, tasks, done, episodes, snapshot)
+        seen = [task for task in schedule.seen_tasks(config, done) if task not in self.known]
+        models = list(self.evaluator.model_lines(self.agent, tuple(seen)))
         # Tasks are evaluated side by side, so that each has its share of the time.
         seconds = round((time.perf_counter() - began) / len(tasks), 4)
-        lines: list[Line] = []
-        for task, rate in rates.items():
-            found = {"task": task, "success_rate": rate, "episodes": episodes, "seconds": seconds}
-            lines.append({"kind": "eval", **when, **found})
-        return lines + [{"kind": "model", **when, **facts} for facts in models]
+        lines: list[Line] = [
+            {"kind": "eval", **when, "task": task, **result, "seconds": seconds}
+            for task, result in results.items()
+        ]
+        self.known = frozenset()
+        return lines + [{"kind": "model", **when, **errors} for errors in models]
 
     def _write(self, lines: list[Line]) -> None:
         self.log.append(lines)
@@ -246,14 +284,30 @@ class _Runner:
             restore_agent(self.config, snapshot, self.agent)
 
         snapshot = newest_usable(self.folder.checkpoints, use, self.listeners.message)
+        if snapshot is None and lines:
+            if not schedule.is_complete(self.config, lines):
+                raise InvalidInputError(
+                    f"{self.folder.path} has metrics and no snapshot that could continue them; to "
+                    "start over give --fresh, which keeps the metrics under another name"
+                )
+            end = RunState(self.config.episodes, lines[-1]["step"], len(self.config.tasks) - 1)
+            return end, ends[-1], lines
         if snapshot is None:
-            if lines:
-                self.listeners.message("no snapshot was taken yet; starting from the first episode")
-            return RunState(), 0, []
+            return RunState(evaluated=not self._due(0)), 0, []
+        self.saved = state = snapshot.state
         prune(self.folder.checkpoints)  # a crash may have come before that; one is known good
-        self.listeners.message(f"going on after episode {snapshot.state.episode}")
+        if state.episode or not state.evaluated:
+            self.listeners.message(f"resuming after episode {state.episode}")
         kept = [line for line, end in zip(lines, ends, strict=True) if end <= snapshot.offset]
-        return snapshot.state, snapshot.offset, kept
+        if state.evaluated and self._due(state.episode):
+            self.known = frozenset(
+                line["task"]
+                for line in kept
+                if line["kind"] == "eval" and line["episode"] == state.episode
+            )
+            complete = self.known.issuperset(schedule.evaluated_tasks(self.config, state.episode))
+            state = dataclasses.replace(state, evaluated=complete)
+        return state, snapshot.offset, kept
 
 
 def restore_agent(config: RunConfig, snapshot: Snapshot, agent: Any) -> None:
@@ -268,7 +322,7 @@ def restore_agent(config: RunConfig, snapshot: Snapshot, agent: Any) -> None:
     if state.begun >= 0:
         task = config.tasks[state.begun]
         # Before loading, as an agent may forget its plan when a task begins.
-        agent.begin_task(task, TASKS.get(task).objective())
+        agent.begin_task(task, world_named(config.world).objective(task))
     agent.load(snapshot.agent)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -16,41 +15,55 @@ from everlearn.runs.config import RunConfig
 from everlearn.runs.listeners import Listener
 from everlearn.runs.metrics_file import Line
 
+LOG_EVERY = 20
+"""Evaluation episodes between two lines of a log."""
+
 
 class Standing:
     """How a run stands, from its lines: pure bookkeeping without a screen."""
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
-        self.episodes = self.steps = self.missed = 0
+        self.episodes = self.steps = 0
         self.task = config.tasks[0]
-        self.solved: dict[str, list[bool]] = {task: [] for task in config.tasks}
-        self.rates: dict[str, float] = {}
+        self.scores: dict[str, list[float]] = {task: [] for task in config.tasks}
+        self.evaluated: dict[str, float] = {}
+        self._evaluated_after = 0
 
     def take(self, line: Line) -> None:
         """Take in a line of the metrics."""
         if line["kind"] == "episode":
             self.episodes, self.steps, self.task = line["episode"], line["step"], line["task"]
-            self.solved.setdefault(self.task, []).append(line["success"])
-            self.missed += not line["success"]
+            score = line["success"] if self.config.measures_success else line["return"]
+            self.scores.setdefault(self.task, []).append(float(score))
         elif line["kind"] == "eval":
-            self.rates[line["task"]] = line["success_rate"]
+            self.evaluated[line["task"]] = evaluated_score(line)
+            self._evaluated_after = line["episode"]
 
     @property
     def regret(self) -> float | None:
-        """Online regret so far."""
-        return self.missed / self.episodes if self.episodes else None
+        """Share of training episodes so far that were not solved; None where returns count."""
+        if not self.episodes or not self.config.measures_success:
+            return None
+        return 1 - sum(map(sum, self.scores.values())) / self.episodes
 
     @property
     def average_performance(self) -> float | None:
-        """AP at the last evaluation."""
-        return sum(self.rates.values()) / len(self.rates) if self.rates else None
+        """AP at the last evaluation: of the tasks seen by then."""
+        seen = schedule.seen_tasks(self.config, self._evaluated_after)
+        scores = [self.evaluated[task] for task in seen if task in self.evaluated]
+        return sum(scores) / len(scores) if scores else None
 
     @property
     def next_task(self) -> str:
         """Task of the episode that comes now."""
-        place = schedule.position(self.config, min(self.episodes, self.config.episodes - 1))
-        return self.config.tasks[place.entry]
+        position = schedule.position(self.config, min(self.episodes, self.config.episodes - 1))
+        return self.config.tasks[position.entry]
+
+
+def evaluated_score(line: Line) -> float:
+    """Return the success rate, or the mean return, of an ``eval`` line."""
+    return float(line["success_rate"] if "success_rate" in line else line["mean_return"])
 
 
 class Screen(Listener):
@@ -69,7 +82,8 @@ class Screen(Listener):
         self.quiet = quiet
         self._live: Live | None = None
         self._evaluations = 0
-        self._evaluating: str | None = None
+        self._evaluation: tuple[str, int, int] | None = None
+        self._training_seconds = 0.0
 
     def begin(self, config: RunConfig, folder: Path, lines: list[Line]) -> None:
         """Show where the run starts or goes on."""
@@ -78,7 +92,7 @@ class Screen(Listener):
             self._standing.take(line)
         self._began = time.monotonic()
         self._steps_before, self._episodes_before = self._standing.steps, self._standing.episodes
-        self._evaluations = 0
+        self._evaluations, self._training_seconds = 0, 0.0
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -97,24 +111,31 @@ class Screen(Listener):
     def line(self, line: Line) -> None:
         """Show an episode, or the end of an evaluation."""
         self._standing.take(line)
-        self._evaluating = None
+        self._evaluation = None
         if line["kind"] == "episode":
+            self._training_seconds += line.get("seconds") or 0.0
             self._bar.update(self._job, completed=line["episode"])
             self._plain(
                 f"episode {line['episode']}/{self._standing.config.episodes} {line['task']}: "
-                f"{'solved' if line['success'] else 'not solved'} in {line['length']} steps; "
-                f"{self._facts()}"
+                f"{_outcome(line)} in {line['length']} steps; {self._summary()}"
             )
         elif line["kind"] == "eval":
             self._plain(
                 f"evaluation after episode {line['episode']}: {line['task']} "
-                f"{line['success_rate']:.2f} of {line['episodes']}"
+                f"{evaluated_score(line):.2f} over {line['episodes']} episodes"
             )
 
-    def evaluated(self, task: str, success: bool) -> None:
-        """Show that an evaluation goes on."""
+    def evaluated(self, task: str, score: float) -> None:
+        """Show how far an evaluation has come."""
         self._evaluations += 1
-        self._evaluating = task
+        config, after = self._standing.config, self._standing.episodes
+        tasks = len(schedule.evaluated_tasks(config, after))
+        total = schedule.evaluation_episodes(config, after) * tasks
+        done = 1 if self._evaluation is None else self._evaluation[1] + 1
+        self._evaluation = (task, done, total)
+        # On a terminal the bar shows it; in a log, a line now and then will do.
+        if done == 1 or done % LOG_EVERY == 0:
+            self._plain(f"evaluating after episode {after}: {done} of {total} episodes")
 
     def message(self, text: str) -> None:
         """Show a message, above the table."""
@@ -130,20 +151,24 @@ class Screen(Listener):
         if not self.quiet and self._live is None:
             self.message(text)
 
-    def _facts(self) -> str:
-        standing = self._standing
+    def _summary(self) -> str:
         return ", ".join(
             (
-                f"AP {shown(standing.average_performance)}",
-                f"regret {shown(standing.regret)}",
+                *self._measures(),
                 f"{self._speed():.0f} steps/s",
                 f"{duration(self._left())} left",
             )
         )
 
+    def _measures(self) -> tuple[str, ...]:
+        standing = self._standing
+        if not standing.config.measures_success:
+            return (f"return {shown(standing.average_performance)}",)
+        return f"AP {shown(standing.average_performance)}", f"regret {shown(standing.regret)}"
+
     def _speed(self) -> float:
-        """Training steps a second of this process, evaluation time included."""
-        return (self._standing.steps - self._steps_before) / max(1e-9, self._elapsed())
+        """Return the steps a second of the training episodes of this process."""
+        return (self._standing.steps - self._steps_before) / max(1e-9, self._training_seconds)
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._began
@@ -153,23 +178,32 @@ class Screen(Listener):
         standing, config = self._standing, self._standing.config
         done = standing.episodes - self._episodes_before + self._evaluations
         left = config.episodes - standing.episodes
-        left += schedule.evaluation_total(config, standing.episodes)
+        left += schedule.evaluation_total(config, standing.episodes + 1)
         return self._elapsed() / done * left if done else None
 
     def _render(self) -> Group:
         standing = self._standing
-        now = f"evaluating {self._evaluating}" if self._evaluating else standing.next_task
-        self._bar.update(self._job, description=now)
-        table = Table("task", "episodes", "solved", "last 10", "evaluated", box=None)
-        for task, flags in standing.solved.items():
-            rate = standing.rates.get(task)
-            table.add_row(task, str(len(flags)), _share(flags), _share(flags[-10:]), shown(rate))
-        return Group(f"{self._folder}: {self._facts()}", table, self._bar)
+        label = standing.next_task
+        if self._evaluation is not None:
+            task, done, total = self._evaluation
+            label = f"evaluating {task} ({done} of {total} episodes)"
+        self._bar.update(self._job, description=label)
+        measure = "solved" if standing.config.measures_success else "return"
+        table = Table("task", "episodes", measure, "last 10", "evaluated", box=None)
+        for task, scores in standing.scores.items():
+            evaluated = shown(standing.evaluated.get(task))
+            table.add_row(task, str(len(scores)), _mean(scores), _mean(scores[-10:]), evaluated)
+        return Group(f"{self._folder}: {self._summary()}", table, self._bar)
 
 
-def _share(flags: Iterable[bool]) -> str:
-    found = list(flags)
-    return f"{sum(found) / len(found):.2f}" if found else "-"
+def _outcome(line: Line) -> str:
+    if line["success"] is None:
+        return f"return {line['return']:.1f}"
+    return "solved" if line["success"] else "not solved"
+
+
+def _mean(scores: list[float]) -> str:
+    return f"{sum(scores) / len(scores):.2f}" if scores else "-"
 
 
 def shown(value: float | None) -> str:

@@ -8,7 +8,9 @@ from training, and a resumed run needs no generator of the runner.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -78,6 +80,20 @@ def evaluation_total(config: RunConfig, start: int = 0) -> int:
         evaluation_episodes(config, w) * len(evaluated_tasks(config, w))
         for w in range(start, config.episodes + 1)
     )
+
+
+def is_complete(config: RunConfig, lines: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether lines of metrics are those of a finished run, its last evaluation included."""
+    episodes = [line["episode"] for line in lines if line["kind"] == "episode"]
+    if not episodes or episodes[-1] != config.episodes:
+        return False
+    evaluated = {
+        line["task"]
+        for line in lines
+        if line["kind"] == "eval" and line["episode"] == config.episodes
+    }
+    due = evaluation_episodes(config, config.episodes) > 0
+    return not due or evaluated.issuperset(seen_tasks(config, config.episodes))
 
 
 def default_evaluators(config: RunConfig, threads: int) -> int:

@@ -6,6 +6,9 @@ package refuses can be caught at once. Messages say what was given, what was exp
 what to do.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class EverlearnError(Exception):
     """Base class of every error that everlearn raises on purpose."""
@@ -37,6 +40,17 @@ class MemoryLimitError(EverlearnError, MemoryError):
 
 class MissingExtraError(EverlearnError, ImportError):
     """An optional dependency is not installed; the message names the extra that adds it."""
+
+
+@contextmanager
+def needs_extra(what: str, module: str, extra: str) -> Iterator[None]:
+    """Say which extra to install where an import fails because `module` is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise MissingExtraError(f"{what} needs {module}; install everlearn[{extra}]") from error
 
 
 def given(value: object) -> str:

@@ -118,9 +118,11 @@ def with_options(config: C, options: Mapping[str, Any]) -> C:
     config
         A frozen dataclass.
     options
-        Values by dotted path. Another sort of a part starts from that sort's defaults, whatever
-        the order of the options.
+        Values by dotted path; ``{"planner": {"horizon": 5}}`` is the same as
+        ``{"planner.horizon": 5}``. Another sort of a part starts from that sort's defaults,
+        whatever the order of the options.
     """
+    options = _dotted(options)
     chosen = _with_parts(config, options)
     known = options_of(chosen)
     for path, value in options.items():
@@ -180,6 +182,17 @@ def _replaced(config: C, options: Mapping[str, Any]) -> C:
             changes[item.name] = _as_type(options[item.name], hints[item.name])
     # All at once: settings that only fit together are checked together.
     return dataclasses.replace(config, **changes) if changes else config  # type: ignore[type-var]
+
+
+def _dotted(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested options by their dotted paths."""
+    flat: dict[str, Any] = {}
+    for path, value in options.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{path}.{inner}": deeper for inner, deeper in _dotted(value).items()}
+        else:
+            flat[path] = value
+    return flat
 
 
 def _below(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,7 +280,7 @@ def summaries_of(kind: type[Any]) -> dict[str, str]:
         for before, after in itertools.pairwise(body):
             if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name):
                 text = after.value.value if _is_text(after) else ""  # type: ignore[attr-defined]
-                found[before.target.id] = text.strip().split("\n\n")[0].replace("\n", " ")
+                found[before.target.id] = " ".join(text.strip().split("\n\n")[0].split())
     return found
 
 

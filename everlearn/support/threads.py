@@ -1,11 +1,9 @@
-"""How many threads a run computes with, which its bits depend on, and where there is room."""
+"""How many threads this process computes with, which the bits of a run depend on."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numba
 from threadpoolctl import (  # type: ignore[import-untyped]
@@ -14,8 +12,6 @@ from threadpoolctl import (  # type: ignore[import-untyped]
 )
 
 from everlearn.support.errors import InvalidInputError
-
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def available_threads() -> int:
@@ -42,44 +38,6 @@ def limited_threads(threads: int | None) -> Iterator[None]:
             yield
     finally:
         numba.set_num_threads(before)
-
-
-def processors() -> list[int]:
-    """Numbers of the processors that this process may use, no more than its share of them.
-
-    A container may see all processors of its machine and have the time of two: the share is
-    what counts.
-    """
-    if hasattr(os, "sched_getaffinity"):
-        found = sorted(os.sched_getaffinity(0))
-    else:
-        found = list(range(os.cpu_count() or 1))
-    try:
-        quota, period = _QUOTA.read_text(encoding="utf-8").split()
-        share = max(1, int(quota) // int(period))
-    except (OSError, ValueError):  # no control group, or one without a limit ("max")
-        share = len(found)
-    return found[:share]
-
-
-def thread_environment(threads: int) -> dict[str, str]:
-    """Variables that make a process start with so many threads in every library."""
-    names = ("NUMBA", "OMP", "OPENBLAS", "MKL")
-    return {f"{name}_NUM_THREADS": str(threads) for name in names}
-
-
-@contextmanager
-def pinned(cores: Sequence[int]) -> Iterator[None]:
-    """Within, this thread and what it starts stay on `cores`, where the system can do that."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 class Threads:

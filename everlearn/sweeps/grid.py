@@ -1,24 +1,27 @@
-"""Agents times seeds: which runs a sweep has, and whether they fit what is there already."""
+"""Which runs a sweep has: agents times seeds times varied options, and which are unfinished."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from everlearn.results.read import is_last
+from everlearn.registry import load_plugins
 from everlearn.results.summary import single_task_configs
 from everlearn.runs.metrics_file import SINGLE
-from everlearn.runs.options import check_options
 from everlearn.runs.presets import compose_config
 from everlearn.support.errors import InvalidInputError
-from everlearn.sweeps.job import Job
-from everlearn.sweeps.storage import is_url, join, open_place
+from everlearn.sweeps.job import Job, is_finished
+from everlearn.sweeps.storage import is_url, join_location, open_storage
 
 MAX_SEEDS = 10_000
 """Longest range of seeds; a longer one is a typing error."""
+
+_VALUE = re.compile(r"[\w.+-]+")
+"""Values of varied options: they become parts of the names of folders."""
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -28,32 +31,34 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         first, dash, last = part.strip().partition("-")
         if not (first.isdecimal() and (last.isdecimal() or not dash)) or len(part) > 40:
             raise InvalidInputError(
-                f"seeds {text[:80]!r}: {part[:40]!r} is no seed; write them like 0-6 or 0,3,10-12"
+                f"seeds {text[:80]!r}: {part[:40]!r} is not a seed; write seeds like 0-6 or "
+                "0,3,10-12"
             )
         low, high = int(first), int(last or first)
         if high < low or high - low >= MAX_SEEDS:
             raise InvalidInputError(
-                f"seeds {text[:80]!r}: {part!r} is no range; write the smaller seed first, and "
-                f"at most {MAX_SEEDS} of them"
+                f"seeds {text[:80]!r}: {part!r} is not a range; write the smaller seed first, "
+                f"and at most {MAX_SEEDS} of them"
             )
         seeds.extend(range(low, high + 1))
     return tuple(dict.fromkeys(seeds))
 
 
 def parse_variations(words: Iterable[str]) -> list[tuple[str, ...]]:
-    """Read words like ``bins=5,7,9``: every combination of one value of each, as options.
+    """Read words like ``model.bins=5,7,9``: every combination of one value of each, as options.
 
-    Without words there is one combination, of nothing.
+    Without words there is one combination, the empty one.
     """
     choices: list[list[str]] = []
     for word in words:
-        name, sign, values = word.partition("=")
-        found = [f"{name}={value}" for value in values.split(",") if value]
-        if not (sign and name and found):
+        path, _, text = word.partition("=")
+        values = [value.strip() for value in text.split(",")]
+        if not path or not all(map(_VALUE.fullmatch, values)):
             raise InvalidInputError(
-                f"{word[:80]!r} does not vary anything; write it like bins=5,7,9,11"
+                f"{word[:80]!r} does not vary an option; write it like model.bins=5,7,9, with "
+                "values of letters, digits, '.', '+', '-' and '_'"
             )
-        choices.append(list(dict.fromkeys(found)))
+        choices.append([f"{path}={value}" for value in dict.fromkeys(values)])
     return list(itertools.product(*choices))
 
 
@@ -68,71 +73,64 @@ def sweep_jobs(
     options: Iterable[str] = (),
     **settings: Any,
 ) -> list[Job]:
-    """Return the runs of a sweep, seed by seed, so that what is there early compares agents.
+    """Return the runs of a sweep, seed by seed, so that the first ones already compare agents.
 
     Parameters
     ----------
     agents, seeds
         Every agent runs with every seed.
     out
-        Where: a folder or a URL; each run has a place ``AGENT-SEED`` in it, or
-        ``AGENT-NAME=VALUE-SEED`` where something varies.
+        A folder or a URL. Each run is stored below it, as ``AGENT-SEED``, or as
+        ``AGENT-OPTION=VALUE-SEED`` where an option varies.
     vary
-        Options to try several values of, as ``name=value,value``.
+        Options to try several values of, as ``path=value,value``.
     threads
         Threads of each run.
     single_tasks
         Also run each task alone, for forward transfer.
     options, settings
-        What `presets.compose_config` takes.
+        Arguments of `everlearn.runs.presets.compose_config`: preset, world, tasks, imports ...
     """
+    load_plugins(settings.get("imports", ()))  # names of a user's module can be looked up
     # Workers may have another working folder.
-    place = out if is_url(out) else str(Path(out).absolute())
-    jobs: list[Job] = []
+    root = out if is_url(out) else str(Path(out).absolute())
     variations, common = parse_variations(vary), tuple(options)
+    jobs: list[Job] = []
     for seed in seeds:
         for agent, varied in itertools.product(dict.fromkeys(agents), variations):
-            chosen = (*common, *varied)
             config = compose_config(
-                agent=agent, seed=seed, threads=threads, options=chosen, **settings
+                agent=agent, seed=seed, threads=threads, options=(*common, *varied), **settings
             )
-            check_options(agent, config.options)
             name = "-".join((agent, *varied, str(seed)))
-            jobs.append(Job(name, config, join(place, name)))
+            jobs.append(Job(name, config, join_location(root, name)))
     if single_tasks:
-        jobs += [one for job in jobs for one in _alone(job)]
+        jobs += [single for job in jobs for single in _single_task_jobs(job)]
     return jobs
 
 
 def unfinished(jobs: Iterable[Job]) -> list[Job]:
-    """Return the jobs that are not done yet; refuses places that hold something else."""
-    found = []
+    """Return the jobs that are not finished; refuses a location that holds another run."""
+    remaining = []
     for job in jobs:
-        place = open_place(job.place)
-        stored = place.config()
+        stored = open_storage(job.location).config()
         differences = stored.differences(job.config) if stored else []
         if differences:
             raise InvalidInputError(
-                f"{job.place} holds a run with other settings ({'; '.join(differences)}); give "
-                "those, or another --out"
+                f"{job.location} holds a run with other settings ({'; '.join(differences)}); "
+                "give those, or another --out"
             )
         if stored is None or not is_finished(job):
-            found.append(job)
-    return found
+            remaining.append(job)
+    return remaining
 
 
-def is_finished(job: Job) -> bool:
-    """Whether the snapshot at the end of a run is where it is kept."""
-    return is_last(open_place(job.place).snapshots(), job.config)
-
-
-def _alone(job: Job) -> list[Job]:
+def _single_task_jobs(job: Job) -> list[Job]:
     return [
         dataclasses.replace(
             job,
             name=f"{job.name}/{task}",
             config=config,
-            place=join(job.place, SINGLE, task),
+            location=join_location(job.location, SINGLE, task),
         )
         for task, config in single_task_configs(job.config).items()
     ]

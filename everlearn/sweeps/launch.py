@@ -1,9 +1,9 @@
-"""Many runs: each started, watched, started again after a crash, and accounted for at the end.
+"""Runs all jobs of a sweep on a backend, and decides which are tried again.
 
-A run that crashes, with its process or its node, is started again and goes on from its last
-snapshot, for as long as it gets further; one that crashes again and again at the same place has
-failed, and so has one that says no. Nothing of this is written down beside the runs' own files:
-the same sweep again skips what is finished and goes on with the rest.
+A run whose process or node is lost is started again and resumes from its last snapshot, for as
+long as it gets further. A run that crashes several times at the same snapshot has failed. So has,
+at once, one that raises an error: the next attempt would raise it again. A sweep keeps no records
+of its own beside the runs' files. The same sweep again skips finished runs and resumes the others.
 """
 
 from __future__ import annotations
@@ -20,97 +20,89 @@ from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError
 from everlearn.support.lock import locked
 from everlearn.support.signals import stop_on_signals
-from everlearn.sweeps.grid import is_finished, unfinished
-from everlearn.sweeps.job import Job, Outcome, Resources
+from everlearn.sweeps.grid import unfinished
+from everlearn.sweeps.job import Job, Outcome, Resources, is_finished
 from everlearn.sweeps.local import Pool
-from everlearn.sweeps.progress import Board
+from everlearn.sweeps.progress import SweepProgress
 from everlearn.sweeps.ray import RayCluster
-from everlearn.sweeps.storage import is_url, open_place
+from everlearn.sweeps.storage import is_url, open_storage
 
 POLL = 0.5
-"""Seconds between two looks at the signals and the table."""
+"""Seconds between two looks at signals and runs."""
 
-DELAY = 2.0
-"""Seconds before a run that crashed, or that another process has, is tried again."""
+RETRY_SECONDS = 2.0
+"""Time before a run that crashed, or that another process has, is tried again."""
 
 
 class Backend(Protocol):
-    """What runs jobs: `pool.Pool` on this machine, `cluster.RayCluster` on many."""
+    """What runs jobs: `local.Pool` on this machine, `ray.RayCluster` on many."""
 
     def submit(self, job: Job) -> None:
         """Take a job, to be started as soon as there is room."""
         ...
 
     def wait(self, seconds: float) -> list[tuple[Job, Outcome]]:
-        """Give what has ended, waiting for so long if nothing has."""
+        """Return the jobs that ended, after at most so many seconds."""
         ...
 
-    def running(self, job: Job) -> bool:
-        """Whether a job is at work."""
+    def is_running(self, job: Job) -> bool:
+        """Whether a worker has the job."""
         ...
 
     def stop(self) -> None:
-        """Ask for an end after the episodes at hand; what waits is not started any more."""
+        """Ask all runs to stop after the current episode; start no more."""
         ...
 
     def close(self) -> None:
-        """End what still runs, at once."""
+        """End the runs that are left, at once."""
         ...
 
 
 @dataclass
 class SweepResult:
-    """How a sweep ended.
-
-    Attributes
-    ----------
-    finished
-        Names of the runs that are done, those of earlier sweeps included.
-    failed
-        Errors of those that failed, by name.
-    restarts
-        How often runs were started again after a crash.
-    stopped_by
-        The signal that ended the sweep early, if one did.
-    """
+    """How a sweep ended."""
 
     finished: list[str] = field(default_factory=list)
+    """Names of the finished runs, those of earlier sweeps included."""
     failed: dict[str, str] = field(default_factory=dict)
+    """Errors of the failed runs, by name."""
     restarts: int = 0
+    """How often runs were started again after a crash."""
     stopped_by: int | None = None
+    """The signal that stopped the sweep, if one did."""
 
 
 def run_sweep(
     jobs: Sequence[Job],
     out: str,
     resources: Resources,
-    board: Board,
+    progress: SweepProgress,
     *,
     ray: str | None = None,
     workers: int | None = None,
     retries: int = 5,
 ) -> SweepResult:
-    """Run what is not finished of a sweep, to the end or until a signal comes.
+    """Run the unfinished jobs of a sweep, to the end or until a signal comes.
 
     Parameters
     ----------
     jobs, out
         The runs, and the folder or URL that holds them all.
     resources
-        What each run takes.
-    board
-        Who shows them.
+        What each run needs.
+    progress
+        Shows the runs.
     ray
         Address of a Ray cluster; None runs them on this machine.
     workers
         Runs at a time on this machine; None takes as many as there is room for.
     retries
-        Crashes in a row without a new snapshot after which a run has failed.
+        How often a run is started again after crashes without a new snapshot in between.
 
     Raises
     ------
     InvalidInputError
-        Settings contradict each other or what is in `out`; nothing was changed.
+        Settings contradict each other or the runs in `out`; nothing was changed.
     FolderInUseError
         Another sweep is running in the folder.
     """
@@ -127,121 +119,129 @@ def run_sweep(
                 Path(out).mkdir(parents=True, exist_ok=True)
                 held.enter_context(locked(Path(out)))
         todo = unfinished(jobs)  # again: now no other sweep can change it
+        logs = Path("logs") if is_url(out) else Path(out) / "logs"
         backend: Backend
         if ray is not None:
-            backend = RayCluster(ray, resources)
+            backend = RayCluster(ray, logs, resources)
         else:
-            logs = Path("logs") if is_url(out) else Path(out) / "logs"
             backend = Pool(logs, resources, workers)
-        return launch(jobs, todo, backend, board, retries)
+        return launch(jobs, todo, backend, progress, retries)
 
 
 def launch(
-    jobs: Sequence[Job], todo: Sequence[Job], backend: Backend, board: Board, retries: int = 5
+    jobs: Sequence[Job],
+    todo: Sequence[Job],
+    backend: Backend,
+    progress: SweepProgress,
+    retries: int = 5,
 ) -> SweepResult:
-    """Run `todo`, all of `jobs` that are not finished; see `run_sweep`."""
-    with stop_on_signals() as stop, closing(backend), board.during(jobs):
-        sweep = _Sweep(backend, board, retries)
-        left = {job.name for job in todo}
+    """Run `todo`, the unfinished ones of `jobs`; see `run_sweep`."""
+    with stop_on_signals() as stop, closing(backend), progress.during(jobs):
+        sweep = _Sweep(backend, progress, retries)
+        unfinished_names = {job.name for job in todo}
         for job in jobs:
-            sweep.begin(job, job.name in left)
+            sweep.add(job, job.name not in unfinished_names)
         while sweep.open and stop.number is None:
-            sweep.go_on()
+            sweep.poll()
         if sweep.open:
-            board.message("stopping after the episodes at hand; a second signal stops at once")
+            progress.message("stopping after the current episodes; a second signal stops at once")
             sweep.stop()
         sweep.result.stopped_by = stop.number
         return sweep.result
 
 
 class _Sweep:
-    """The jobs that are still open, and what became of the others."""
+    """The jobs that are still open, and the result of the others."""
 
-    def __init__(self, backend: Backend, board: Board, retries: int) -> None:
-        self.backend, self.board, self.retries = backend, board, retries
+    def __init__(self, backend: Backend, progress: SweepProgress, retries: int) -> None:
+        self.backend, self.progress, self.retries = backend, progress, retries
         self.result = SweepResult()
         self.open: dict[str, Job] = {}
-        self._later: list[tuple[float, Job]] = []
+        self._stopping = False
+        self._retry_at: list[tuple[float, Job]] = []
         self._crashes: dict[str, tuple[list[str], int]] = {}
+        """Snapshots at a job's last crash, and how often it has crashed with these."""
 
-    def begin(self, job: Job, todo: bool) -> None:
-        """Hand a job over, unless it is done."""
-        if not todo:
+    def add(self, job: Job, finished: bool) -> None:
+        """Submit a job, unless it is finished."""
+        if finished:
             self.result.finished.append(job.name)
-            self.board.tell(job, "finished", "before")
+            self.progress.update(job, "finished", "before")
             return
         self.open[job.name] = job
-        self.board.tell(job, "waiting")
+        self.progress.update(job, "waiting")
         self.backend.submit(job)
 
-    def go_on(self) -> None:
-        """Look at what has ended, and start again what is due."""
+    def poll(self) -> None:
+        """Handle the jobs that ended, and submit those whose retry is due."""
         for job, outcome in self.backend.wait(POLL):
-            self._take(job, outcome)
+            self._handle(job, outcome)
         now = time.monotonic()
-        for due, job in list(self._later):
+        for due, job in list(self._retry_at):
             if due <= now:
-                self._later.remove((due, job))
+                self._retry_at.remove((due, job))
                 self.backend.submit(job)
         for job in self.open.values():
-            if self.backend.running(job):
-                self.board.tell(job, "running")
-        self.board.refresh()
+            if self.backend.is_running(job):
+                self.progress.update(job, "running")
+        self.progress.refresh()
 
     def stop(self) -> None:
-        """Have everything end at its next snapshot, and wait for that."""
-        self._later.clear()
+        """Have all runs stop with a snapshot, and wait for them."""
+        self._stopping = True
+        self._retry_at.clear()
         self.backend.stop()
-        waiting = {name for name, job in self.open.items() if not self.backend.running(job)}
-        for name in waiting:
-            self.board.tell(self.open.pop(name), "stopped")
+        waiting = [job for job in self.open.values() if not self.backend.is_running(job)]
+        for job in waiting:
+            self._close(job, "stopped")
         while self.open:
             for job, outcome in self.backend.wait(POLL):
-                if outcome.end in ("crashed", "busy"):
-                    outcome = Outcome("stopped", outcome.text)
-                self._take(job, outcome)
-            self.board.refresh()
+                self._handle(job, outcome)
+            self.progress.refresh()
 
-    def _take(self, job: Job, outcome: Outcome) -> None:
+    def _handle(self, job: Job, outcome: Outcome) -> None:
         """Decide what follows from how an attempt ended."""
         if job.name not in self.open:
             return
-        if outcome.end == "busy":
-            self.board.tell(job, "busy", outcome.text)
-            self._again(job)
-        elif outcome.end == "crashed" and self._may_try_again(job):
-            self.result.restarts += 1
-            self.board.tell(job, "restarting", outcome.text)
-            self._again(job)
-        elif outcome.end == "finished" and is_finished(job):
-            self._end(job, "finished")
+        if outcome.end == "finished" and is_finished(job):
             self.result.finished.append(job.name)
-        elif outcome.end == "stopped":
-            self._end(job, "stopped")
+            self._close(job, "finished")
+        elif self._stopping and outcome.end in ("stopped", "crashed", "busy"):
+            self._close(job, "stopped", outcome.text)
+        elif outcome.end == "busy":
+            self.progress.update(job, "busy", outcome.text)
+            self._retry_later(job)
+        elif outcome.end in ("stopped", "crashed") and self._may_retry(job):
+            # Nobody asked this sweep to stop: a signal that one worker gets is a lost worker.
+            self.result.restarts += 1
+            self.progress.update(job, "restarting", outcome.text or "stopped by a signal")
+            self._retry_later(job)
         else:
-            self._end(job, "failed", self._error(job, outcome))
-            self.result.failed[job.name] = self._error(job, outcome)
+            error = self._error(job, outcome)
+            self.result.failed[job.name] = error
+            self._close(job, "failed", error)
 
     def _error(self, job: Job, outcome: Outcome) -> str:
         if outcome.end == "finished":
             return (
-                f"it finished, but nothing of it is at {job.place} here; give --out a folder "
-                "that all machines share, or a URL"
+                f"it finished, but {job.location} has no finished run on this machine; give "
+                "--out a folder that all machines share, or a URL"
             )
-        if outcome.end == "crashed":
-            return f"{outcome.text} (crashed {self.retries + 1} times without getting further)"
-        return outcome.text
+        if outcome.end == "failed":
+            return outcome.text
+        text = outcome.text or "stopped by a signal"
+        return f"{text} (crashed {self.retries + 1} times without getting further)"
 
-    def _end(self, job: Job, state: str, text: str = "") -> None:
+    def _close(self, job: Job, state: str, text: str = "") -> None:
         del self.open[job.name]
-        self.board.tell(job, state, text)
+        self.progress.update(job, state, text)
 
-    def _again(self, job: Job) -> None:
-        self._later.append((time.monotonic() + DELAY, job))
+    def _retry_later(self, job: Job) -> None:
+        self._retry_at.append((time.monotonic() + RETRY_SECONDS, job))
 
-    def _may_try_again(self, job: Job) -> bool:
-        """Count a crash; getting further in between makes it the first again."""
-        now = open_place(job.place).snapshots()
+    def _may_retry(self, job: Job) -> bool:
+        """Count a crash; a new snapshot since the last one makes it the first again."""
+        now = open_storage(job.location).snapshots()
         before, count = self._crashes.get(job.name, ([], 0))
         count = count + 1 if now == before else 1
         self._crashes[job.name] = (now, count)

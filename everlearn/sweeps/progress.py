@@ -15,40 +15,12 @@ from rich.text import Text
 from everlearn.runs.progress import Standing, duration, shown
 from everlearn.support.errors import EverlearnError
 from everlearn.sweeps.job import Job
-from everlearn.sweeps.storage import open_place
+from everlearn.sweeps.storage import open_storage
 
 STYLES = {"finished": "green", "failed": "red", "running": "cyan"}
 
 
-class Row:
-    """One run of the table, read from its own metrics."""
-
-    def __init__(self, job: Job) -> None:
-        self.job, self.state, self.text = job, "waiting", ""
-        self.standing = Standing(job.config)
-        self._place = open_place(job.place)
-        self._stamp: object = None
-        self._due = 0.0
-
-    def look(self) -> None:
-        """Read the metrics again if they have changed."""
-        now = time.monotonic()
-        if now < self._due:
-            return
-        self._due = now + self._place.patience
-        stamp = self._place.stamp()
-        if stamp is None or stamp == self._stamp:
-            return
-        try:
-            lines = self._place.lines()
-        except (EverlearnError, OSError):
-            return  # the run itself says what is wrong with its files; a table must not
-        self._stamp, self.standing = stamp, Standing(self.job.config)
-        for line in lines:
-            self.standing.take(line)
-
-
-class Board:
+class SweepProgress:
     """Shows a sweep.
 
     Parameters
@@ -62,15 +34,17 @@ class Board:
     def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
         self.console = Console(stderr=True) if console is None else console
         self.quiet = quiet
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, _Row] = {}
         self._live: Live | None = None
 
     @contextmanager
     def during(self, jobs: Sequence[Job]) -> Iterator[None]:
-        """Show `jobs` for as long as it takes."""
-        self._rows = {job.name: Row(job) for job in jobs}
+        """Show `jobs` within."""
+        self._rows = {job.name: _Row(job) for job in jobs}
         self._began = time.monotonic()
-        self._episodes_before = self._episodes(look=True)
+        for row in self._rows.values():
+            row.read_metrics()
+        self._episodes_before = self._episodes()
         if not self.quiet and self.console.is_terminal:
             self._live = Live(
                 console=self.console, get_renderable=self._render, refresh_per_second=2
@@ -83,8 +57,8 @@ class Board:
                 self._live.stop()
                 self._live = None
 
-    def tell(self, job: Job, state: str, text: str = "") -> None:
-        """Hear what became of a run."""
+    def update(self, job: Job, state: str, text: str = "") -> None:
+        """Show the new state of a run."""
         row = self._rows[job.name]
         if (row.state, row.text) == (state, text):
             return
@@ -93,11 +67,11 @@ class Board:
             self.message(f"{job.name}: {state}{f' ({text})' if text else ''}; {self._counts()}")
 
     def refresh(self) -> None:
-        """Read what the runs have written."""
+        """Read the metrics of the runs that go on."""
         if self._live is not None:
             for row in self._rows.values():
                 if row.state == "running":
-                    row.look()
+                    row.read_metrics()
 
     def message(self, text: str) -> None:
         """Show a message, above the table."""
@@ -107,13 +81,11 @@ class Board:
         states = Counter(row.state for row in self._rows.values())
         return ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
 
-    def _episodes(self, look: bool = False) -> int:
-        for row in self._rows.values() if look else ():
-            row.look()
+    def _episodes(self) -> int:
         return sum(row.standing.episodes for row in self._rows.values())
 
-    def _left(self) -> float | None:
-        """Seconds left at the pace of this sweep so far."""
+    def _seconds_left(self) -> float | None:
+        """Estimate from the pace of this sweep so far."""
         done = self._episodes() - self._episodes_before
         total = sum(row.job.config.episodes for row in self._rows.values())
         elapsed = time.monotonic() - self._began
@@ -132,4 +104,32 @@ class Board:
                 shown(standing.regret),
                 Text(row.text[:60]),  # an error is text, not markup
             )
-        return Group(table, Text(f"{self._counts()}; {duration(self._left())} left"))
+        return Group(table, Text(f"{self._counts()}; {duration(self._seconds_left())} left"))
+
+
+class _Row:
+    """One run of the table, read from its own metrics."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.state, self.text = job, "waiting", ""
+        self.standing = Standing(job.config)
+        self._storage = open_storage(job.location)
+        self._version: object = None
+        self._next_read = 0.0
+
+    def read_metrics(self) -> None:
+        """Read the metrics again if they have changed."""
+        now = time.monotonic()
+        if now < self._next_read:
+            return
+        self._next_read = now + self._storage.poll_seconds
+        version = self._storage.metrics_version()
+        if version is None or version == self._version:
+            return
+        try:
+            lines = self._storage.metrics()
+        except (EverlearnError, OSError):
+            return  # the run itself reports damaged files; the table goes on
+        self._version, self.standing = version, Standing(self.job.config)
+        for line in lines:
+            self.standing.take(line)

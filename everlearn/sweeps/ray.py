@@ -2,52 +2,62 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.util
+import os
 import signal
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
+from everlearn.registry import IMPORT_VARIABLE
 from everlearn.support.errors import InvalidInputError, MissingExtraError
-from everlearn.support.threads import processors, thread_environment
-from everlearn.sweeps.job import Job, Outcome, Resources, run_job
-from everlearn.sweeps.storage import open_place
+from everlearn.support.processes import process_environment, processors
+from everlearn.sweeps.job import Job, Outcome, Resources, failure, run_job
+from everlearn.sweeps.storage import open_storage
 
 LOCAL = "local"
 """Address that starts Ray on this machine."""
 
-PATIENCE = 10.0
-"""Seconds for a cluster to answer at its address."""
+CONNECT_SECONDS = 10.0
+"""Time for a cluster to answer at its address."""
 
 
 class RayCluster:
     """Runs jobs as Ray tasks.
 
-    Ray finds a node with the resources of a task. A task that is lost with its worker or its
-    node is not repeated by Ray but handed back as crashed: who launches decides, by one rule
-    for every backend, and the run goes on from its last snapshot wherever it lands.
+    Ray finds a node with the resources of a task. Ray itself does not retry a task that is lost
+    with its worker or its node; it is reported as crashed, and `launch` decides by one rule for
+    every backend. The run resumes from its last snapshot on whichever node it gets.
 
     Parameters
     ----------
     address
         ``local``, ``auto``, ``host:port`` or ``ray://host:port``.
+    logs
+        Folder for the tracebacks of failed runs, a file for each job.
     resources
         What a run needs.
     """
 
-    def __init__(self, address: str, resources: Resources) -> None:
-        self._ray = _ray()
-        self._refs: dict[Any, Job] = {}
+    def __init__(self, address: str, logs: Path, resources: Resources) -> None:
+        self._ray = _import_ray()
+        self.logs = logs
+        self._jobs: dict[Any, Job] = {}
         self._stopping = False
-        self._began = not self._ray.is_initialized()
-        if self._began:
+        self._connected_here = not self._ray.is_initialized()
+        if self._connected_here:
             self._connect(address)
+        variables = process_environment(resources.threads)
+        if IMPORT_VARIABLE in os.environ:
+            variables[IMPORT_VARIABLE] = os.environ[IMPORT_VARIABLE]
         options: dict[str, Any] = {
             "num_cpus": resources.threads,
             "max_retries": 0,
-            "max_calls": 1,  # a process a run, whose memory goes with it
-            "runtime_env": {"env_vars": thread_environment(resources.threads)},
+            "max_calls": 1,  # a process a run, whose memory is freed with it
+            "runtime_env": {"env_vars": variables},
         }
         if resources.memory_gb is not None:
             options["memory"] = int(resources.memory_gb * 1e9)
@@ -68,62 +78,73 @@ class RayCluster:
                 f"give its address, or {LOCAL!r} for one on this machine"
             ) from error
         finally:
-            # Ray takes the signal for itself; what it means here is up to who launches.
+            # Ray replaces the handler; `launch` handles the signal.
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, before)
 
     def submit(self, job: Job) -> None:
         """Hand a job to Ray."""
-        self._refs[self._task.options(name=job.name).remote(job.to_json())] = job
+        self._jobs[self._task.options(name=job.name).remote(job.to_json())] = job
 
     def wait(self, seconds: float) -> list[tuple[Job, Outcome]]:
-        """Give what has ended, waiting for so long if nothing has."""
-        if not self._refs:
+        """Return the jobs that ended, after at most so many seconds."""
+        if not self._jobs:
             return []
-        ready, _ = self._ray.wait(list(self._refs), num_returns=1, timeout=seconds)
-        if ready:  # and what else there is by now
-            waiting = list(self._refs)
-            ready, _ = self._ray.wait(waiting, num_returns=len(waiting), timeout=0)
-        return [(self._refs.pop(ref), self._outcome(ref)) for ref in ready]
+        ready, _ = self._ray.wait(list(self._jobs), num_returns=1, timeout=seconds)
+        if ready:  # and all others that have ended by now
+            tasks = list(self._jobs)
+            ready, _ = self._ray.wait(tasks, num_returns=len(tasks), timeout=0)
+        ended = [(self._jobs.pop(task), task) for task in ready]
+        return [(job, self._outcome(job, task)) for job, task in ended]
 
-    def running(self, job: Job) -> bool:
-        """Whether a job is at work, as far as can be told: Ray may have it in its queue."""
-        return job in self._refs.values() and open_place(job.place).running() is not False
+    def is_running(self, job: Job) -> bool:
+        """Whether a job is running, as far as can be told: Ray may still have it in its queue."""
+        return job in self._jobs.values() and open_storage(job.location).is_running() is not False
 
     def stop(self) -> None:
-        """Ask for an end after the episodes at hand; what waits is not started any more."""
+        """Ask all runs to stop after the current episode; tasks that wait are cancelled."""
         self._stopping = True
-        for ref in self._refs:
-            self._ray.cancel(ref)  # which a run takes as SIGINT
+        for task in self._jobs:
+            self._ray.cancel(task)  # a run receives SIGINT
 
     def close(self) -> None:
-        """Leave the cluster, which ends what still runs."""
-        for ref in self._refs:
-            self._ray.cancel(ref, force=True)
-        self._refs.clear()
-        if self._began:
+        """Leave the cluster and end the tasks that are left."""
+        for task in self._jobs:
+            self._ray.cancel(task, force=True)
+        self._jobs.clear()
+        if self._connected_here:
             self._ray.shutdown()
 
-    def _outcome(self, ref: Any) -> Outcome:
+    def _outcome(self, job: Job, task: Any) -> Outcome:
         errors = self._ray.exceptions
         try:
-            end, text = self._ray.get(ref)
+            outcome = Outcome(**self._ray.get(task))
         except errors.TaskCancelledError:
             return Outcome("stopped")
         except (errors.RayTaskError, errors.RuntimeEnvSetupError) as error:
-            return Outcome("failed", f"the task could not start: {_first_line(error)}")
+            text = f"the task could not start: {_last_line(error)}"
+            outcome = Outcome("failed", text, str(error))
         except errors.RayError as error:
-            return Outcome("stopped" if self._stopping else "crashed", _first_line(error))
-        return Outcome(end, text)
+            return Outcome("stopped" if self._stopping else "crashed", _last_line(error))
+        if outcome.end == "failed":
+            self.logs.mkdir(parents=True, exist_ok=True)
+            log = job.log(self.logs)
+            with log.open("a", encoding="utf-8") as file:
+                file.write(outcome.traceback)
+            return Outcome("failed", f"{outcome.text}; traceback in {log}")
+        return outcome
 
 
-def _run(job: str) -> tuple[str, str]:
+def _run(text: str) -> dict[str, str]:
     """Do a job inside a task; words and not classes, so that any version can read them."""
-    outcome = run_job(Job.from_json(job))
-    return outcome.end, outcome.text
+    try:
+        outcome = run_job(Job.from_json(text))
+    except Exception as error:  # a job that cannot be read
+        outcome = failure(error)
+    return dataclasses.asdict(outcome)
 
 
-def _first_line(error: Exception) -> str:
+def _last_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[-1] if lines else ''}"
 
@@ -132,10 +153,10 @@ def _check_answers(address: str) -> None:
     """Refuse an address where nobody listens; Ray itself would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
 
 
-def _ray() -> Any:
+def _import_ray() -> Any:
     if importlib.util.find_spec("ray") is None:
         raise MissingExtraError(
             "sweeps on a cluster need Ray, which is not installed: pip install "

@@ -11,10 +11,16 @@ from gymnasium import spaces
 
 from everlearn.interfaces import FloatArray
 from everlearn.support.errors import InvalidInputError
-from everlearn.world_model import step_kernels
 from everlearn.world_model.inputs import Batch, ModelInputs
-from everlearn.world_model.memory import CompiledMemory, Memory, NoMemory
+from everlearn.world_model.memory import Memory, NoMemory
 from everlearn.world_model.scaling import as_batch, as_box
+from everlearn.world_model.step_kernels import (
+    Limits,
+    MemoryTables,
+    StepTables,
+    Trajectories,
+    given_features,
+)
 
 Transitions = tuple[Batch, Batch, Batch, Batch]
 """Observations, actions, next observations and memory states, ``[N, ...]`` each."""
@@ -23,12 +29,16 @@ Transitions = tuple[Batch, Batch, Batch, Batch]
 class ImaginingModel(ABC):
     """Predicts the change of an observation; a subclass says by what, in `_run`.
 
+    Arguments of public methods are checked; methods that end in ``_unchecked`` are for callers
+    that have checked theirs (`inputs.check_observation` and the like), once for all.
+
     Parameters
     ----------
     observation_space, action_space
         One-dimensional Box spaces.
     memory
-        What the model sees beside observation and action; nothing, as in the paper, if None.
+        What the model sees beside observation and action; nothing, as in the paper, if None. Made
+        for the observations that are read.
     dtype
         Type of imagined states.
     gains
@@ -36,9 +46,15 @@ class ImaginingModel(ABC):
     clip
         Keep predictions inside the observation space.
     still
-        Smallest change ``[S]`` of each observation in a step: a smaller one is predicted as
-        none. Things that lie there until they are pushed do not creep in imagination, where
-        the many small errors of a model add up to what looks like success. None: no limit.
+        Smallest change of each observation that is read in a step: a smaller one is predicted as
+        none. Objects that rest until they are pushed do not creep in imagination, where the
+        many small errors of a model add up to what looks like success. None: no limit.
+    unread
+        Observations, the last ones of `observation_space`, that the model predicts and does not
+        read: no prediction depends on them. Their bounds do not count, nothing clips them, and
+        imagination sums their changes up. A learned reward is such an entry: the return so far.
+        Since only its changes matter it may begin at 0 in every transition and plan, which
+        keeps small rewards from being lost beside a large return in float32.
     """
 
     def __init__(
@@ -50,31 +66,39 @@ class ImaginingModel(ABC):
         gains: tuple[float, float] = (1.0, 1.0),
         clip: bool = True,
         still: npt.ArrayLike | None = None,
+        unread: int = 0,
     ) -> None:
         self.observation_space = as_box(observation_space, "observation_space")
         self.action_space = as_box(action_space, "action_space")
         self.memory: Memory = NoMemory() if memory is None else memory
-        self.inputs = ModelInputs(self.observation_space, self.action_space, self.memory, *gains)
+        self.inputs = ModelInputs(
+            self.observation_space, self.action_space, self.memory, *gains, unread=unread
+        )
         self.dtype = np.dtype(dtype)
-        self.still = np.zeros_like(self.inputs.low)
+        self.still = np.zeros(self.inputs.read)
         if still is not None:
-            self.still[:] = as_batch(still, "still", self.inputs.observations, (1,))
+            self.still[:] = as_batch(still, "still", self.inputs.read, (1,))
         if (self.still < 0).any():
             raise InvalidInputError(f"still must not be negative; got {still!r}")
-        # What the kernels add a change by: lowest and highest value, smallest change.
-        self._limits = np.stack(
-            [
-                self.inputs.low if clip else np.full_like(self.inputs.low, -np.inf),
-                self.inputs.high if clip else np.full_like(self.inputs.high, np.inf),
-                self.still,
-            ]
-        ).astype(self.dtype)
+        unlimited = np.full(self.inputs.observations, np.inf)
+        self._limits = Limits(
+            (self.inputs.low if clip else -unlimited).astype(self.dtype),
+            (self.inputs.high if clip else unlimited).astype(self.dtype),
+            np.append(self.still, np.zeros(unread)).astype(self.dtype),
+        )
+        tables = self.memory.compiled()
+        self._memory_tables = None if tables is None else tables.astype(self.dtype)
 
     @abstractmethod
-    def _run(
-        self, states: FloatArray, actions: Batch, memory: FloatArray, compiled: CompiledMemory
-    ) -> None:
-        """Fill ``states[N, 1:, S]`` from ``states[N, 0, S]`` along ``actions[N, H, A]``."""
+    def _run(self, trajectories: Trajectories, memory: MemoryTables) -> None:
+        """Fill the states of `trajectories`, whose arrays are of the model's type."""
+
+    def _step_tables(
+        self, centre: FloatArray, multiplier: FloatArray, memory: MemoryTables
+    ) -> StepTables:
+        """Return what kernels need around a prediction whose inputs are scaled like this."""
+        scaling = centre.astype(self.dtype), multiplier.astype(self.dtype)
+        return StepTables(*scaling, self._limits, memory, self.inputs.read)
 
     def predict(self, obs: object, action: object, memory: object = None) -> FloatArray:
         """Next observations ``[N, S]`` of ``obs[N, S]`` and ``action[N, A]``, or one ``[S]``.
@@ -106,22 +130,40 @@ class ImaginingModel(ABC):
         states = self.inputs.check_memory(memory, observations)
         return self._imagine(observations, plans, states)
 
-    def _imagine(self, obs: Batch, actions: Batch, memory: Batch) -> FloatArray:
-        compiled = self.memory.compiled()
+    def rollout_unchecked(
+        self, obs: FloatArray, actions: FloatArray, memory: FloatArray | None = None
+    ) -> FloatArray:
+        """`rollout` from one checked observation ``[S]`` along plans inside the action space.
+
+        `memory` is one state ``[M]`` that this model's memory gave, or None.
+        """
+        count = len(actions)
+        observations = np.broadcast_to(obs, (count, self.inputs.observations))
+        if memory is None:
+            memory = self.memory.start(observations[:1, : self.inputs.read])[0]
+        states = np.broadcast_to(memory, (count, self.memory.size))
+        return self._imagine(observations, actions, states)
+
+    def _imagine(self, obs: FloatArray, actions: FloatArray, memory: FloatArray) -> FloatArray:
         states = np.empty((len(obs), actions.shape[1] + 1, self.inputs.observations), self.dtype)
         states[:, 0] = obs
-        if compiled is not None:
-            self._run(states, actions, memory, compiled)
+        if self._memory_tables is not None:
+            kept = memory.astype(self.dtype)
+            self._run(Trajectories(states, actions.astype(self.dtype), kept), self._memory_tables)
             return states
         # A memory without compiled form: one step at a time, its features handed over.
-        given = CompiledMemory(step_kernels.GIVEN_FEATURES, np.zeros(0, np.int64), np.zeros(0))
-        state: FloatArray = memory
+        tables, read = given_features(self.memory.inputs).astype(self.dtype), self.inputs.read
         for step in range(actions.shape[1]):
-            now, action = states[:, step].astype(np.float64), actions[:, step]
-            part = np.ascontiguousarray(states[:, step : step + 2])
-            self._run(part, actions[:, step : step + 1], self.memory.features(state, now), given)
-            states[:, step + 1] = part[:, 1]
-            state = self.memory.advance(state, now, action, part[:, 1].astype(np.float64))
+            now, action = states[:, step, :read].astype(np.float64), actions[:, step]
+            part = Trajectories(
+                np.ascontiguousarray(states[:, step : step + 2]),
+                action[:, None].astype(self.dtype),
+                self.memory.features(memory, now).astype(self.dtype),
+            )
+            self._run(part, tables)
+            states[:, step + 1] = part.states[:, 1]
+            after = states[:, step + 1, :read].astype(np.float64)
+            memory = self.memory.advance(memory, now, action, after)
         return states
 
     def _checked(
@@ -138,6 +180,20 @@ class ImaginingModel(ABC):
             )
         states = np.array(self.inputs.check_memory(memory, observations))
         return observations.copy(), actions, following.copy(), states
+
+    def _transition(
+        self,
+        obs: FloatArray,
+        action: FloatArray,
+        next_obs: FloatArray,
+        memory: FloatArray | None,
+    ) -> Transitions:
+        """Copy one checked transition into batches of one; without a memory it starts anew."""
+        if memory is None:
+            memory = self.memory.start(obs[None, : self.inputs.read])[0]
+        single = (np.array(part, np.float64)[None] for part in (obs, action, next_obs, memory))
+        observations, actions, following, states = single
+        return observations, actions, following, states
 
 
 def paired(obs: Batch, action: Batch) -> tuple[Batch, Batch]:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.interfaces import FloatArray
+from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError
 from everlearn.world_model.memory import Memory
 from everlearn.world_model.scaling import InputScaling, as_batch, box_bounds
@@ -26,6 +27,18 @@ class ModelInputs:
     Observations may lie outside their bounds, as reset observations do, but not further than
     `FAR` half ranges from the centre: that is another unit or another environment. Actions
     must lie in their space; a hair's breadth outside is clipped.
+
+    Parameters
+    ----------
+    observation_space, action_space
+        One-dimensional Box spaces.
+    memory
+        Made for the observations that are read.
+    observation_gain, action_gain
+        What the bounds of observations and actions become after scaling.
+    unread
+        Observations, the last ones, that are predicted and are no inputs: neither the model nor
+        its memory sees them, and their bounds do not count.
     """
 
     def __init__(
@@ -35,17 +48,23 @@ class ModelInputs:
         memory: Memory,
         observation_gain: float,
         action_gain: float,
+        unread: int = 0,
     ) -> None:
         self.low, self.high = box_bounds(observation_space, "observation_space")
         self.action_low, self.action_high = box_bounds(action_space, "action_space")
         self.memory = memory
         self.observations, self.actions = len(self.low), len(self.action_low)
+        check_whole("unread", unread, 0, self.observations - 1)
+        self.unread, self.read = unread, self.observations - unread
+        self.low[self.read :], self.high[self.read :] = -np.inf, np.inf
         self._check_memory_fits()
         # Features of known scale come with their own gain: bounds of [-1, 1] leave them alone.
         feature_bound = np.where(memory.unscaled, np.inf, 1.0)
+        # An input without a range is multiplied by zero, and no warm-up waits for its scale.
+        nothing = np.zeros(unread)
         self.scaling = InputScaling(
-            np.concatenate([self.low, self.action_low, -feature_bound]),
-            np.concatenate([self.high, self.action_high, feature_bound]),
+            np.concatenate([self.low[: self.read], nothing, self.action_low, -feature_bound]),
+            np.concatenate([self.high[: self.read], nothing, self.action_high, feature_bound]),
             np.concatenate(
                 [
                     np.full(self.observations, observation_gain),
@@ -69,12 +88,13 @@ class ModelInputs:
     def gridded(self) -> npt.NDArray[np.bool_]:
         """Inputs ``[count]`` that dense grids look at; a memory may keep features from them."""
         kept = getattr(self.memory, "gridded", np.ones(self.memory.inputs, np.bool_))
-        return np.concatenate([np.ones(self.observations + self.actions, np.bool_), kept])
+        read = np.arange(self.observations) < self.read
+        return np.concatenate([read, np.ones(self.actions, np.bool_), kept])
 
     def features_of(self, observations: tuple[int, ...]) -> tuple[int, ...]:
         """Features of the memory that tell how these observations move."""
-        told = getattr(self.memory, "features_of", None)
-        return tuple(told(observations)) if told is not None else ()
+        features_of = getattr(self.memory, "features_of", None)
+        return () if features_of is None else tuple(features_of(observations))
 
     @property
     def half_ranges(self) -> Batch:
@@ -84,7 +104,7 @@ class ModelInputs:
         return np.where(ranged, gains / np.where(ranged, self.scaling.multiplier, 1.0), 1.0)
 
     def _check_memory_fits(self) -> None:
-        obs, action = np.zeros((1, self.observations)), np.zeros((1, self.actions))
+        obs, action = np.zeros((1, self.read)), np.zeros((1, self.actions))
         try:
             state = self.memory.start(obs)
             shapes = (
@@ -134,7 +154,7 @@ class ModelInputs:
     def check_memory(self, memory: object, obs: Batch) -> Batch:
         """Memory states ``[N, M]`` for ``obs[N, S]``; None starts anew from `obs`."""
         if memory is None:
-            return np.asarray(self.memory.start(obs), np.float64)
+            return np.asarray(self.memory.start(obs[:, : self.read]), np.float64)
         array = as_batch(memory, "memory", self.memory.size)
         if array.ndim == 2 and len(array) not in (1, len(obs)):
             raise InvalidInputError(
@@ -143,8 +163,15 @@ class ModelInputs:
         return np.broadcast_to(array, (len(obs), self.memory.size))
 
     def raw(self, obs: Batch, action: Batch, memory: FloatArray) -> Batch:
-        """Unscaled inputs ``[N, count]``: observation, action, features of the memory."""
-        return np.concatenate([obs, action, self.memory.features(memory, obs)], axis=1)
+        """Unscaled inputs ``[N, count]``: observation, action, features of the memory.
+
+        Observations that are not read are 0.
+        """
+        read = obs[:, : self.read]
+        features = self.memory.features(memory, read)
+        if not self.unread:
+            return np.concatenate([read, action, features], axis=1)
+        return np.concatenate([read, np.zeros((len(obs), self.unread)), action, features], axis=1)
 
     def assemble(self, obs: Batch, action: Batch, memory: FloatArray) -> Batch:
         """Scaled inputs ``[N, count]``."""

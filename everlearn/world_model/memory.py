@@ -6,39 +6,40 @@ observation, advances by a step, and gives the model extra input features.
 
 A memory may also be compiled: `compiled` returns the tables that `step_kernels.memory_features`
 and `step_kernels.memory_advance` read. Without it imagination runs step by step in Python.
+
+Registered in `MEMORIES` is the class of a memory's settings, a frozen dataclass whose `build`
+makes the memory for an environment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.interfaces import CommandedPosition, FloatArray
+from everlearn.interfaces import CommandedPosition, EnvironmentFacts, FloatArray
 from everlearn.registry import Registry
-from everlearn.support.errors import InvalidInputError
-from everlearn.world_model import step_kernels
+from everlearn.support.checks import check_number
+from everlearn.support.errors import InvalidInputError, given
 from everlearn.world_model.scaling import box_bounds
+from everlearn.world_model.step_kernels import MemoryTables, given_features, memory_tables
 
 BoolArray = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class CompiledMemory:
-    """Tables for the kernels: which memory, its indices and its numbers."""
-
-    kind: int
-    whole: npt.NDArray[np.int64]
-    real: npt.NDArray[np.float64]
-
-
 @runtime_checkable
 class Memory(Protocol):
-    """A batched memory; ``N`` states at once, pure functions of their arguments."""
+    """A batched memory; ``N`` states at once, pure functions of their arguments.
+
+    It may also have `gridded` ``[F]``, which features dense grids of the online model see (all,
+    if it does not say); ``features_of(observations)``, the features that tell how these
+    observations move; and ``ahead(state, obs)``, how far commands are ahead of what was observed,
+    in actions of size 1.
+    """
 
     name: str
     size: int
@@ -63,21 +64,116 @@ class Memory(Protocol):
         ...
 
     def description(self) -> dict[str, Any]:
-        """Options as JSON, from which `build_memory` makes an equal memory."""
+        """All that tells it from another of its name, as JSON; files of models hold it."""
         ...
 
-    def compiled(self) -> CompiledMemory | None:
+    def compiled(self) -> MemoryTables | None:
         """Tables for the kernels, or None for a memory that only runs in Python."""
         ...
 
 
-@runtime_checkable
-class RemembersMotion(Protocol):
-    """A memory that knows by how much each observation changed in the last step."""
+class MemoryConfig(Protocol):
+    """Settings of a memory: what is registered in `MEMORIES`."""
 
-    def displacement(self, state: FloatArray) -> FloatArray:
-        """Last displacement ``[N, S]`` in states ``[N, M]``."""
+    def build(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        facts: EnvironmentFacts,
+    ) -> Memory:
+        """Make the memory for an environment with these spaces that declares `facts`."""
         ...
+
+
+@dataclass(frozen=True)
+class NoMemoryConfig:
+    """The model sees observation and action only, as in the paper."""
+
+    given: ClassVar[tuple[str, ...]] = ()
+    """What an agent with this memory is given of its environment."""
+
+    def build(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        facts: EnvironmentFacts,
+    ) -> Memory:
+        """Make the memory."""
+        return NoMemory()
+
+
+@dataclass(frozen=True)
+class HistoryMemoryConfig:
+    """The last action and the last displacement, for any environment."""
+
+    action_gain: float = 1.5
+    """What the bounds of an action become."""
+    displacement_gain: float = 30.0
+    """Model input for a displacement by half the range of an observation in one step."""
+
+    given: ClassVar[tuple[str, ...]] = ()
+    """What an agent with this memory is given of its environment."""
+
+    def __post_init__(self) -> None:
+        _check_gains(self, "action_gain", "displacement_gain")
+
+    def build(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        facts: EnvironmentFacts,
+    ) -> Memory:
+        """Make the memory."""
+        return HistoryMemory(
+            observation_space, action_space, self.action_gain, self.displacement_gain
+        )
+
+
+@dataclass(frozen=True)
+class MotionMemoryConfig:
+    """The commanded position and the last displacement, where an environment declares them."""
+
+    command_gain: float = 30.0
+    """Model input for a lag of one unit (metre) behind the commanded position."""
+    displacement_gain: float = 100.0
+    """Model input for a displacement by half the range of an observation in one step."""
+    object_gain: float = 1.0
+    """Factor for displacements of resting objects; 0 does not show them to the model."""
+
+    def __post_init__(self) -> None:
+        _check_gains(self, "command_gain", "displacement_gain", "object_gain")
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """What an agent with this memory is given of its environment."""
+        return ("command law",) if self.object_gain == 1 else ("scene", "command law")
+
+    def build(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        facts: EnvironmentFacts,
+    ) -> Memory:
+        """Make the memory."""
+        if facts.commanded_position is None:
+            raise InvalidInputError(
+                "the memory 'motion' needs commanded_position, which the environment declares; "
+                "for an environment that declares none use the memory 'history'"
+            )
+        resting = () if facts.bodies is None else facts.bodies.resting
+        return MotionMemory(
+            observation_space,
+            facts.commanded_position,
+            self.command_gain,
+            self.displacement_gain,
+            tuple(index for index, _ in resting),
+            self.object_gain,
+        )
+
+
+def _check_gains(config: object, *names: str) -> None:
+    for name in names:
+        check_number(name, getattr(config, name), -1e9, 1e9)
 
 
 class NoMemory:
@@ -108,16 +204,16 @@ class NoMemory:
         """No options."""
         return {}
 
-    def compiled(self) -> CompiledMemory:
+    def compiled(self) -> MemoryTables:
         """Empty tables."""
-        return CompiledMemory(step_kernels.NO_MEMORY, np.zeros(0, np.int64), np.zeros(0))
+        return given_features(0)
 
 
 class CommandMemory:
     """The position that the agent commanded: the sum of its own actions.
 
     Features are ``gain * (commanded - observed)``, the lag of what is moved behind where it
-    was told to be.
+    was commanded to be. A part of `MotionMemory` that also works alone.
 
     Parameters
     ----------
@@ -129,7 +225,11 @@ class CommandMemory:
 
     name = "commands"
 
-    def __init__(self, commanded_position: CommandedPosition, gain: float = 30.0) -> None:
+    def __init__(
+        self,
+        commanded_position: CommandedPosition,
+        gain: float = MotionMemoryConfig.command_gain,
+    ) -> None:
         axes = len(commanded_position.action_indices)
         if {
             len(commanded_position.observation_indices),
@@ -178,32 +278,38 @@ class CommandMemory:
         """Position as declared, and gain."""
         return {"commanded_position": asdict(self.commanded_position), "gain": self.gain}
 
-    def compiled(self) -> CompiledMemory:
-        """``whole``: action then observation indices; ``real``: scale, gain, low, high."""
-        return CompiledMemory(
-            step_kernels.COMMAND_MEMORY,
-            np.concatenate([self._action, self._observation]),
-            np.concatenate([[self.commanded_position.scale, self.gain], self._low, self._high]),
+    def compiled(self) -> MemoryTables:
+        """Tables of a commanded position and nothing else."""
+        return memory_tables(
+            np.zeros(0),
+            np.zeros(0),
+            action_indices=self._action,
+            observation_indices=self._observation,
+            scale=np.float64(self.commanded_position.scale),
+            gain=np.float64(self.gain),
+            low=self._low,
+            high=self._high,
         )
 
 
 class MotionMemory:
     """The commanded position, and by how much everything moved in the last step.
 
-    Observations show places; a heavy hand and what it carries also have velocities.
+    Observations show positions; a heavy hand and what it carries also have velocities.
 
     Parameters
     ----------
     observation_space
         Gives the displacements their scale.
-    commanded_position, gain
+    commanded_position, command_gain
         As for `CommandMemory`.
     displacement_gain
         Feature for a displacement by half the range of an observation.
-    things, thing_gain
-        Observations of things that move only when they are moved, and a factor for their
-        displacements. A pushed door moves like the hand and like it did a step before; told both, a
-        model learns that a door moves because it did, and not how a push begins. 0: not told.
+    objects, object_gain
+        Observations of objects that move only when they are moved, and a factor for their
+        displacements. A pushed door moves like the hand, and as it did a step before; shown both, a
+        model learns that a door moves because it did, and not how a push begins. 0 does not
+        show them.
     """
 
     name = "motion"
@@ -212,17 +318,17 @@ class MotionMemory:
         self,
         observation_space: spaces.Space[Any],
         commanded_position: CommandedPosition,
-        gain: float = 30.0,
-        displacement_gain: float = 30.0,
-        things: tuple[int, ...] = (),
-        thing_gain: float = 1.0,
+        command_gain: float = MotionMemoryConfig.command_gain,
+        displacement_gain: float = MotionMemoryConfig.displacement_gain,
+        objects: tuple[int, ...] = (),
+        object_gain: float = MotionMemoryConfig.object_gain,
     ) -> None:
         low, high = box_bounds(observation_space, "observation_space")
         bounded = np.isfinite(low) & np.isfinite(high)
-        if not np.isfinite(thing_gain) or not set(things) <= set(range(len(low))):
+        if not np.isfinite(object_gain) or not set(objects) <= set(range(len(low))):
             raise InvalidInputError(
-                f"things must be some of {len(low)} observations and their gain finite; got "
-                f"{things!r} and {thing_gain!r}"
+                f"objects must be some of {len(low)} observations and their gain finite; got "
+                f"{objects!r} and {object_gain!r}"
             )
         if not bounded.all() or not np.isfinite(displacement_gain):
             raise InvalidInputError(
@@ -230,12 +336,12 @@ class MotionMemory:
                 f"which must be finite, as must the gain {displacement_gain}; for an "
                 "environment without bounds use the memory 'history'"
             )
-        self.commands = CommandMemory(commanded_position, gain)
+        self.commands = CommandMemory(commanded_position, command_gain)
         self.displacement_gain = float(displacement_gain)
         half = (high - low) / 2
         self._multiplier = np.where(half > 0, displacement_gain / np.where(half > 0, half, 1), 0.0)
-        self.things, self.thing_gain = tuple(things), float(thing_gain)
-        self._multiplier[list(things)] *= self.thing_gain
+        self.objects, self.object_gain = tuple(objects), float(object_gain)
+        self._multiplier[list(objects)] *= self.object_gain
         self.size = self.inputs = self.commands.size + len(low)
         self.unscaled: BoolArray = np.zeros(self.inputs, np.bool_)
         # Displacements act almost linearly; in dense grids they would only blur the rest.
@@ -262,31 +368,27 @@ class MotionMemory:
         """As for `CommandMemory`."""
         return self.commands.ahead(state[:, : self.commands.size], obs)
 
-    def displacement(self, state: FloatArray) -> FloatArray:
-        """By how much each observation changed in the last step ``[N, S]``."""
-        return state[:, self.commands.size :]
-
     def features_of(self, observations: tuple[int, ...]) -> tuple[int, ...]:
         """Lag, and the displacements of `observations`."""
         axes = self.commands.size
         return (*range(axes), *(axes + i for i in observations))
 
     def description(self) -> dict[str, Any]:
-        """Options of the commands, and the gains of displacements."""
+        """Position as declared, all gains, and which observations are of objects."""
         return {
-            **self.commands.description(),
+            "commanded_position": asdict(self.commands.commanded_position),
+            "command_gain": self.commands.gain,
             "displacement_gain": self.displacement_gain,
-            "things": self.things,
-            "thing_gain": self.thing_gain,
+            "objects": self.objects,
+            "object_gain": self.object_gain,
         }
 
-    def compiled(self) -> CompiledMemory:
-        """As for `CommandMemory`; ``real`` goes on with the multipliers of displacements."""
-        commands = self.commands.compiled()
-        return CompiledMemory(
-            step_kernels.MOTION_MEMORY,
-            commands.whole,
-            np.concatenate([commands.real, self._multiplier]),
+    def compiled(self) -> MemoryTables:
+        """Tables of a commanded position and displacements."""
+        return self.commands.compiled()._replace(
+            centre=np.zeros_like(self._multiplier),
+            multiplier=self._multiplier,
+            displacements=len(self._multiplier),
         )
 
 
@@ -298,6 +400,8 @@ class HistoryMemory:
 
     Parameters
     ----------
+    observation_space, action_space
+        Give actions and displacements their scale.
     action_gain
         What the bounds of an action become.
     displacement_gain
@@ -311,8 +415,8 @@ class HistoryMemory:
         self,
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
-        action_gain: float = 1.5,
-        displacement_gain: float = 30.0,
+        action_gain: float = HistoryMemoryConfig.action_gain,
+        displacement_gain: float = HistoryMemoryConfig.displacement_gain,
     ) -> None:
         low, high = box_bounds(observation_space, "observation_space")
         action_low, action_high = box_bounds(action_space, "action_space")
@@ -338,7 +442,7 @@ class HistoryMemory:
         self._multiplier = np.where(
             self.unscaled, 1.0, np.concatenate([action_multiplier, multiplier])
         )
-        self._actions = len(action_low)
+        self._actions, self._observations = len(action_low), len(low)
         self.size = self.inputs = len(low) + len(action_low)
 
     def start(self, obs: FloatArray) -> FloatArray:
@@ -355,82 +459,53 @@ class HistoryMemory:
         """Both, scaled."""
         return (state - self._centre) * self._multiplier
 
-    def displacement(self, state: FloatArray) -> FloatArray:
-        """By how much each observation changed in the last step ``[N, S]``."""
-        return state[:, self._actions :]
-
     def description(self) -> dict[str, Any]:
         """Both gains."""
         return {"action_gain": self.action_gain, "displacement_gain": self.displacement_gain}
 
-    def compiled(self) -> CompiledMemory:
-        """``real``: centre and multiplier of each number, in turns."""
-        return CompiledMemory(
-            step_kernels.HISTORY_MEMORY,
-            np.zeros(0, np.int64),
-            np.stack([self._centre, self._multiplier], axis=1).ravel(),
+    def compiled(self) -> MemoryTables:
+        """Tables of actions and displacements."""
+        return memory_tables(
+            self._centre,
+            self._multiplier,
+            actions=self._actions,
+            displacements=self._observations,
         )
 
 
-def _no_memory(observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> Memory:
-    return NoMemory()
+MEMORIES: Registry[type[MemoryConfig]] = Registry("memory")
+"""Config classes of memories."""
+MEMORIES.register(NoMemory.name, NoMemoryConfig)
+MEMORIES.register(HistoryMemory.name, HistoryMemoryConfig)
+MEMORIES.register(MotionMemory.name, MotionMemoryConfig)
 
 
-def _declared(
-    name: str, commanded_position: CommandedPosition | dict[str, Any] | None
-) -> CommandedPosition:
-    """Position as declared by an environment, or read from JSON."""
-    if commanded_position is None:
-        raise InvalidInputError(
-            f"the memory {name!r} needs commanded_position, which the environment declares; "
-            "for an environment that declares none use the memory 'history'"
-        )
-    if isinstance(commanded_position, dict):
-        # From JSON, where tuples became lists.
-        facts: dict[str, Any] = {
-            key: value if key == "scale" else tuple(value)
-            for key, value in commanded_position.items()
+def restored_memory(
+    name: str,
+    description: Mapping[str, Any],
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+) -> Memory:
+    """Make a memory of this package from what a file of a model says of it."""
+    options = dict(description)
+    if "commanded_position" in options:
+        declared: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in options["commanded_position"].items()
         }
-        return CommandedPosition(**facts)
-    return commanded_position
-
-
-def _command_memory(
-    observation_space: spaces.Space[Any],
-    action_space: spaces.Space[Any],
-    commanded_position: CommandedPosition | dict[str, Any] | None = None,
-    gain: float = 30.0,
-) -> Memory:
-    return CommandMemory(_declared(CommandMemory.name, commanded_position), gain)
-
-
-def _motion_memory(
-    observation_space: spaces.Space[Any],
-    action_space: spaces.Space[Any],
-    commanded_position: CommandedPosition | dict[str, Any] | None = None,
-    gain: float = 30.0,
-    displacement_gain: float = 30.0,
-    things: tuple[int, ...] = (),
-    thing_gain: float = 1.0,
-) -> Memory:
-    declared = _declared(MotionMemory.name, commanded_position)
-    return MotionMemory(
-        observation_space, declared, gain, displacement_gain, tuple(things), thing_gain
-    )
-
-
-MEMORIES: Registry[Callable[..., Memory]] = Registry("memory")
-MEMORIES.register(NoMemory.name, _no_memory)
-MEMORIES.register(CommandMemory.name, _command_memory)
-MEMORIES.register(HistoryMemory.name, HistoryMemory)
-MEMORIES.register(MotionMemory.name, _motion_memory)
-
-
-def build_memory(
-    name: str, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], **options: Any
-) -> Memory:
-    """Make the memory registered under `name` for these spaces."""
-    return MEMORIES.get(name)(observation_space, action_space, **options)
+        options["commanded_position"] = CommandedPosition(**declared)
+    makers: dict[str, Callable[[], Memory]] = {
+        NoMemory.name: lambda: NoMemory(**options),
+        CommandMemory.name: lambda: CommandMemory(**options),
+        HistoryMemory.name: lambda: HistoryMemory(observation_space, action_space, **options),
+        MotionMemory.name: lambda: MotionMemory(observation_space, **options),
+    }
+    if name not in makers:
+        raise InvalidInputError(
+            f"the file's memory {given(name)} is none of this package ({', '.join(makers)}); make "
+            "it yourself and pass it as memory="
+        )
+    return makers[name]()
 
 
 def states_along(memory: Memory, observations: FloatArray, actions: FloatArray) -> FloatArray:

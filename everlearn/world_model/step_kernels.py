@@ -1,21 +1,120 @@
 """What is compiled around a prediction, whatever predicts: inputs, states and memories of a step.
 
+One imagined step of a candidate is::
+
+    x      = (concat(s, a, features(m, s)) - centre) * multiplier     assemble_step
+    change = prediction(x)                                            online or deep kernels
+    s'     = clip(s + change, low, high)                              advance_step
+    m'     = advance(m, s, a, s')
+
+Arrays that travel together are named tuples, which the compiler takes apart at no cost.
+
 ``fastmath`` is limited to reordering and contraction. NaN and infinity keep their meaning:
 an imagined state may overflow, and then must reach the caller as NaN, not as a wild index.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
+from everlearn.interfaces import FloatArray
 from everlearn.world_model.vectors import LANES
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 
-NO_MEMORY, COMMAND_MEMORY, HISTORY_MEMORY, GIVEN_FEATURES, MOTION_MEMORY = range(5)
+
+class Trajectories(NamedTuple):
+    """What is imagined, candidate by candidate."""
+
+    states: FloatArray
+    """``[N, H + 1, S]``; the first of each is given, the others are filled in."""
+    actions: FloatArray
+    """``[N, H, A]``."""
+    memories: FloatArray
+    """``[N, M]``: states of the memory, advanced in place."""
+
+
+class Limits(NamedTuple):
+    """How a predicted change is added to a state, ``[S]`` each."""
+
+    low: FloatArray
+    high: FloatArray
+    smallest_change: FloatArray
+    """A change below this is none."""
+
+
+class MemoryTables(NamedTuple):
+    """A memory as the kernels read it.
+
+    A state of ``M`` numbers has up to three parts, in this order: a commanded position, the last
+    action, and the last displacement. Each memory of the package is some of these.
+    """
+
+    action_indices: npt.NDArray[np.int64]
+    """Actions that move the commanded position, ``[C]``; none if no position is kept."""
+    observation_indices: npt.NDArray[np.int64]
+    """Observations of the position that is commanded, ``[C]``."""
+    scale: np.floating[Any]
+    """By how much an action of 1 moves the commanded position."""
+    gain: np.floating[Any]
+    """Feature for a lag of one unit behind the commanded position."""
+    low: FloatArray
+    """Bounds of the commanded position, ``[C]``."""
+    high: FloatArray
+    centre: FloatArray
+    """What is subtracted from each number of the other parts, ``[M - C]``."""
+    multiplier: FloatArray
+    """What the difference is multiplied by, ``[M - C]``."""
+    actions: int
+    """Numbers of the last action that are kept: all or none."""
+    displacements: int
+    """Numbers of the last displacement that are kept: all or none."""
+
+    def astype(self, dtype: npt.DTypeLike) -> MemoryTables:
+        """Return the tables with their real numbers in another type."""
+        changed: dict[str, Any] = {
+            name: value.astype(dtype)
+            for name, value in self._asdict().items()
+            if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind == "f"
+        }
+        return self._replace(**changed)
+
+
+def memory_tables(centre: FloatArray, multiplier: FloatArray, **fields: Any) -> MemoryTables:
+    """Return tables without a commanded position, and with nothing kept, but for `fields`."""
+    nothing: dict[str, Any] = {
+        "action_indices": np.zeros(0, np.int64),
+        "observation_indices": np.zeros(0, np.int64),
+        "scale": np.float64(0),
+        "gain": np.float64(0),
+        "low": np.zeros(0),
+        "high": np.zeros(0),
+        "actions": 0,
+        "displacements": 0,
+    }
+    return MemoryTables(centre=centre, multiplier=multiplier, **(nothing | fields))
+
+
+def given_features(count: int) -> MemoryTables:
+    """Tables of a memory whose states are features already, computed by the caller."""
+    return memory_tables(np.zeros(count), np.ones(count))
+
+
+class StepTables(NamedTuple):
+    """All that an imagined step needs but the prediction."""
+
+    centre: FloatArray
+    """Of each input ``[I]``: what is subtracted from it."""
+    multiplier: FloatArray
+    """What the difference is multiplied by, ``[I]``."""
+    limits: Limits
+    memory: MemoryTables
+    read: int
+    """Observations that are inputs, the first ones; the others count as 0 there."""
 
 
 @njit(cache=True)
@@ -27,115 +126,80 @@ def aligned_empty(rows: int, columns: int, like: Any) -> Any:
 
 
 @njit(cache=True)
-def memory_features(kind: int, whole: Any, real: Any, memory: Any, obs: Any, out: Any) -> None:
-    """Features of one memory state; the layout of `whole` and `real` is that of memory.py."""
-    if kind == COMMAND_MEMORY:
-        axes = memory.shape[0]
-        for m in range(axes):
-            out[m] = real[1] * (memory[m] - obs[whole[axes + m]])
-    elif kind == HISTORY_MEMORY:
-        for m in range(memory.shape[0]):
-            out[m] = (memory[m] - real[2 * m]) * real[2 * m + 1]
-    elif kind == MOTION_MEMORY:
-        axes = memory.shape[0] - obs.shape[0]
-        for m in range(axes):
-            out[m] = real[1] * (memory[m] - obs[whole[axes + m]])
-        for m in range(axes, memory.shape[0]):
-            out[m] = memory[m] * real[2 + axes + m]
-    elif kind == GIVEN_FEATURES:
-        for m in range(memory.shape[0]):
-            out[m] = memory[m]
+def memory_features(tables: Any, memory: Any, obs: Any, out: Any) -> None:
+    """Features of one memory state: lag of the commanded position, and all else scaled."""
+    axes = tables.action_indices.shape[0]
+    for m in range(axes):
+        out[m] = tables.gain * (memory[m] - obs[tables.observation_indices[m]])
+    for m in range(axes, memory.shape[0]):
+        out[m] = (memory[m] - tables.centre[m - axes]) * tables.multiplier[m - axes]
 
 
 @njit(cache=True)
-def memory_advance(
-    kind: int, whole: Any, real: Any, memory: Any, obs: Any, action: Any, next_obs: Any
-) -> None:
+def memory_advance(tables: Any, memory: Any, obs: Any, action: Any, next_obs: Any) -> None:
     """Advance one memory state in place by one step."""
-    if kind in (COMMAND_MEMORY, MOTION_MEMORY):
-        axes = whole.shape[0] // 2
-        for m in range(axes):
-            one = real.dtype.type(1)
-            moved = memory[m] + real[0] * min(max(action[whole[m]], -one), one)
-            memory[m] = min(max(moved, real[2 + m]), real[2 + axes + m])
-        if kind == MOTION_MEMORY:
-            for i in range(obs.shape[0]):
-                memory[axes + i] = next_obs[i] - obs[i]
-    elif kind == HISTORY_MEMORY:
-        count = action.shape[0]
-        for m in range(count):
-            memory[m] = action[m]
-        for m in range(obs.shape[0]):
-            memory[count + m] = next_obs[m] - obs[m]
+    axes = tables.action_indices.shape[0]
+    one = memory.dtype.type(1)
+    for m in range(axes):
+        moved = memory[m] + tables.scale * min(max(action[tables.action_indices[m]], -one), one)
+        memory[m] = min(max(moved, tables.low[m]), tables.high[m])
+    for m in range(tables.actions):
+        memory[axes + m] = action[m]
+    first = axes + tables.actions
+    for i in range(tables.displacements):
+        memory[first + i] = next_obs[i] - obs[i]
 
 
 @njit(cache=True, fastmath=FAST)
 def assemble_step(
-    start: int,
-    count: int,
-    step: int,
-    states: Any,
-    actions: Any,
-    memories: Any,
-    scaling: Any,
-    kind: int,
-    whole: Any,
-    real: Any,
-    inputs: Any,
+    start: int, count: int, step: int, trajectories: Any, tables: Any, inputs: Any
 ) -> None:
-    """Scaled inputs ``inputs[:, c]`` of candidates ``start + c`` at a step."""
+    """Scaled inputs ``inputs[:, c]`` of candidates ``start + c`` at a step.
+
+    Inputs lie feature by feature, candidates side by side: kernels work on vectors of
+    candidates, all of which multiply the same weight.
+    """
+    states, actions, memories = trajectories
+    centre, multiplier = tables.centre, tables.multiplier
     size = states.shape[2]
     action_size = actions.shape[2]
-    feature = np.empty(scaling.shape[1] - size - action_size, states.dtype)
+    feature = np.empty(centre.shape[0] - size - action_size, states.dtype)
+    zero = states.dtype.type(0)
     for c in range(count):
         n = start + c
-        for i in range(size):
-            inputs[i, c] = (states[n, step, i] - scaling[0, i]) * scaling[1, i]
+        for i in range(tables.read):
+            inputs[i, c] = (states[n, step, i] - centre[i]) * multiplier[i]
+        for i in range(tables.read, size):
+            # Not what the entry is: it may be infinite, and infinity times zero is not zero.
+            inputs[i, c] = (zero - centre[i]) * multiplier[i]
         for a in range(action_size):
             i = size + a
-            inputs[i, c] = (actions[n, step, a] - scaling[0, i]) * scaling[1, i]
-        memory_features(kind, whole, real, memories[n], states[n, step], feature)
+            inputs[i, c] = (actions[n, step, a] - centre[i]) * multiplier[i]
+        memory_features(tables.memory, memories[n], states[n, step], feature)
         for m in range(feature.shape[0]):
             i = size + action_size + m
-            inputs[i, c] = (feature[m] - scaling[0, i]) * scaling[1, i]
+            inputs[i, c] = (feature[m] - centre[i]) * multiplier[i]
 
 
 @njit(cache=True, fastmath=FAST)
 def advance_step(
-    start: int,
-    count: int,
-    step: int,
-    states: Any,
-    actions: Any,
-    memories: Any,
-    change: Any,
-    limits: Any,
-    kind: int,
-    whole: Any,
-    real: Any,
+    start: int, count: int, step: int, trajectories: Any, tables: Any, change: Any
 ) -> None:
-    """Add ``change[c]`` to the states of candidates ``start + c``, and advance their memories.
-
-    ``limits[3, S]``: lowest and highest value, and the size below which a change is none.
-    """
+    """Add ``change[c]`` to the states of candidates ``start + c``, and advance their memories."""
+    states, actions, memories = trajectories
+    low, high, smallest_change = tables.limits
     for c in range(count):
         n = start + c
         for i in range(states.shape[2]):
-            # NaN passes all comparisons unchanged.
+            # Comparisons with NaN are false: it is added and stays.
             value = states[n, step, i]
-            if not abs(change[c, i]) < limits[2, i]:
+            if not abs(change[c, i]) < smallest_change[i]:
                 value += change[c, i]
-            if value < limits[0, i]:
-                value = limits[0, i]
-            if value > limits[1, i]:
-                value = limits[1, i]
+            if value < low[i]:
+                value = low[i]
+            if value > high[i]:
+                value = high[i]
             states[n, step + 1, i] = value
         memory_advance(
-            kind,
-            whole,
-            real,
-            memories[n],
-            states[n, step],
-            actions[n, step],
-            states[n, step + 1],
+            tables.memory, memories[n], states[n, step], actions[n, step], states[n, step + 1]
         )

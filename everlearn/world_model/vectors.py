@@ -40,6 +40,11 @@ class Vectors:
         self.double = str(self.scalar) == "double"
         self.integer = ir.IntType(64 if self.double else 32)
 
+    def field(self, named: Any, value: Any, name: str) -> tuple[Any, Any]:
+        """Type and value of a field of a named tuple."""
+        position = named.fields.index(name)
+        return named.types[position], self.builder.extract_value(value, position)
+
     def pointer(self, arrty: Any, array: Any, indices: list[Any]) -> Any:
         """Address of an element."""
         array = self.context.make_array(arrty)(self.context, self.builder, array)

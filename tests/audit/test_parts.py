@@ -7,14 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from everlearn.audit import assumptions, audit_stream, synthetic_case
-from everlearn.audit.bound import Constants
-from everlearn.audit.encoded import EncodedStream
-from everlearn.audit.gap import measure_gap
-from everlearn.audit.growth import fit_growth
-from everlearn.audit.leader import ExactLeader, Solution
-from everlearn.audit.schedule import audit_times, spans
-from everlearn.audit.verdicts import first_verdict, second_verdict
+from everlearn.audit import audit_stream, synthetic_case, theory
+from everlearn.audit.leader import ExactLeader, Solution, measure_gap
+from everlearn.audit.result import first_verdict, second_verdict
+from everlearn.audit.stream import EncodedStream, audit_times, spans
+from everlearn.audit.theory import Constants, fit_growth
 from tests.audit import plain
 
 RIDGE = 0.3
@@ -32,12 +29,12 @@ def solved() -> tuple[EncodedStream, Solution]:
 @pytest.mark.parametrize("small", [0, 10_000])
 def test_assumption_1_is_the_spectral_norm(solved, small: int, monkeypatch: pytest.MonkeyPatch):
     # By Lanczos iteration and by all eigenvalues.
-    monkeypatch.setattr(assumptions, "SMALL", small)
+    monkeypatch.setattr(theory, "SMALL", small)
     encoded, solution = solved
     features = encoded.dense(slice(0, 40))
-    largest = assumptions.largest_eigenvalue(solution.products)
+    largest = theory.largest_eigenvalue(solution.products)
     assert largest[0] == pytest.approx(np.linalg.norm(solution.products, 2))
-    found = assumptions.stability(solution, features, largest, 1e-6)
+    found = theory.stability(solution, features, largest, 1e-6)
     norms = [np.linalg.norm(np.outer(f, f) - solution.products / 40, 2) for f in features]
     # The one that is furthest by the cheap estimate need not be the furthest, but is close.
     assert 0.95 * max(norms) <= found.largest <= max(norms) * (1 + 1e-6)
@@ -46,12 +43,12 @@ def test_assumption_1_is_the_spectral_norm(solved, small: int, monkeypatch: pyte
 
 @pytest.mark.parametrize("small", [0, 10_000])
 def test_assumption_1_holds_for_one_input_for_ever(small: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(assumptions, "SMALL", small)
+    monkeypatch.setattr(theory, "SMALL", small)
     feature = np.array([0.5, 0.25, 0.25])
     leader = ExactLeader(3, 1, RIDGE)
     leader.add(np.repeat(feature[None], 9, axis=0), np.ones((9, 1)))
     largest = (9 * float(feature @ feature), feature / np.linalg.norm(feature))
-    found = assumptions.stability(leader.solve(), feature[None], largest, 1e-6)
+    found = theory.stability(leader.solve(), feature[None], largest, 1e-6)
     assert found.held == 1
     assert found.largest < 1e-12
 
@@ -64,11 +61,11 @@ def test_coupling_and_schur_ratio_are_what_the_paper_writes(solved):
         rest = np.setdiff1d(np.arange(cells), s)
         block = A[np.ix_(s, s)] + RIDGE * np.eye(len(s))
         ratio = A[np.ix_(rest, s)] @ np.linalg.inv(block)
-        assert assumptions.coupling(solution, s) == pytest.approx(np.linalg.norm(ratio, 2))
+        assert theory.coupling(solution, s) == pytest.approx(np.linalg.norm(ratio, 2))
         outer = A[np.ix_(rest, rest)] + RIDGE * np.eye(len(rest))
         M = A[np.ix_(s, rest)] @ np.linalg.inv(outer) @ A[np.ix_(rest, s)]
         wanted = np.linalg.norm((block + M) @ np.linalg.inv(block - M), "fro")
-        assert assumptions.schur_ratio(solution, s) == pytest.approx(wanted, rel=1e-8)
+        assert theory.schur_ratio(solution, s) == pytest.approx(wanted, rel=1e-8)
 
 
 def test_dense_features_have_no_coupling_and_no_gap():
@@ -76,8 +73,8 @@ def test_dense_features_have_no_coupling_and_no_gap():
     leader = ExactLeader(2, 1, RIDGE)
     leader.add(feature, np.array([[1.0], [2.0], [0.5]]))
     solution, everything = leader.solve(), np.arange(2)
-    assert assumptions.coupling(solution, everything) == 0
-    assert assumptions.schur_ratio(solution, everything) == pytest.approx(math.sqrt(2))
+    assert theory.coupling(solution, everything) == 0
+    assert theory.schur_ratio(solution, everything) == pytest.approx(math.sqrt(2))
     gap = measure_gap(solution, solution.weights, feature[2], np.array([0.5]), everything)
     assert (gap.norm, gap.excess) == (0, 0)
     assert gap.one_step == pytest.approx(0, abs=1e-12)
@@ -103,19 +100,19 @@ def test_one_sparse_step_and_delta_are_what_the_paper_writes(solved):
 
 
 @pytest.mark.parametrize(
-    ("shape", "exponent"), [("log T", None), ("sqrt T", 0.5), ("T", 1.0)], ids=lambda x: str(x)
+    ("law", "exponent"), [("log T", None), ("sqrt T", 0.5), ("T", 1.0)], ids=lambda x: str(x)
 )
-def test_growth_finds_the_shape_it_was_given(shape: str, exponent: float | None):
+def test_growth_finds_the_law_it_was_given(law: str, exponent: float | None):
     times = audit_times(10_000, 30)
     curves = {"log T": np.log, "sqrt T": np.sqrt, "T": np.array}
-    growth = fit_growth(times, list(3 * curves[shape](times)))
+    growth = fit_growth(times, list(3 * curves[law](times)))
     assert growth is not None
-    assert growth.best == shape
-    assert growth.fits[shape].slope == pytest.approx(3)
-    assert growth.fits[shape].offset == pytest.approx(0, abs=1e-9)
+    assert growth.best == law
+    assert growth.fits[law].slope == pytest.approx(3)
+    assert growth.fits[law].offset == pytest.approx(0, abs=1e-9)
     if exponent is not None:
         assert growth.exponent == pytest.approx(exponent)
-    negative = fit_growth(times, list(-3 * curves[shape](times)))
+    negative = fit_growth(times, list(-3 * curves[law](times)))
     assert negative is not None
     assert negative.exponent is None
 
@@ -128,7 +125,7 @@ def test_growth_says_nothing_of_a_constant_or_of_few_points():
 
 def test_targets_and_leverages_are_counted_by_hand():
     targets = np.array([[3.0, 0.0], [-1.0, 4.0], [2.0, -1e-9], [1.0, 1.0]])
-    verdict = second_verdict(targets, 1e-6)
+    verdict = second_verdict(targets)
     assert not verdict.held
     assert verdict.facts == {
         "steps_held": 0.75,  # the third is negative by less than the tolerance

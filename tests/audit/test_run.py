@@ -15,9 +15,14 @@ from everlearn.support.errors import InvalidInputError
 from everlearn.world_model.memory import states_along
 
 SMALL = ["--tasks", "window-close,button-press", "--episodes-per-task", "2", "--max-steps", "30"]
-SMALL += ["--evaluate-every", "0", "--evaluate-at-switches", "0", "--heldout", "0"]
+SMALL += ["--evaluation.every", "0", "--evaluation.boundary-episodes", "0"]
+SMALL += ["--evaluation.heldout", "0"]
 SMALL += ["--threads", "1", "--quiet"]
-OPTIONS = ["features=5", "candidates=10", "elites=4", "iterations=1"]
+OPTIONS = [
+    *("model.features=5", "planner.candidates=10"),
+    *("planner.elites=4", "planner.iterations=1"),
+]
+FEATURES, MISSPELT = "model.features", "model.feature"
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +80,16 @@ def test_the_command_writes_page_figures_and_numbers(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     out = tmp_path / "audit"
-    main(["audit", str(run), "--option", "features=8", "--points", "12", "--out", str(out)])
+    main(["audit", str(run), "--option", f"{FEATURES}=8", "--points", "12", "--out", str(out)])
     text = capsys.readouterr().out
-    for word in ("120 transitions", "Assumption 1", "Assumption 3", "exact leader", "r_M"):
+    assert text.startswith("On these 120 transitions the regret ")
+    for word in (
+        "120 transitions of 4 episodes",
+        "Assumption 1",
+        "Assumption 3",
+        "exact leader",
+        "r_M",
+    ):
         assert word in text
     assert (out / "audit.md").read_text().startswith(text.partition("\n->")[0][:200])
     values = json.loads((out / "audit.json").read_text())
@@ -91,7 +103,7 @@ def test_the_command_writes_page_figures_and_numbers(
 def test_numbers_for_scripts_shuffled_and_without_the_leader(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    words = ["--json", "--shuffle", "--exact", "False", "--steps", "50", "--threads", "1"]
+    words = ["--json", "--shuffle", "--no-exact", "--steps", "50", "--threads", "1"]
     main(["audit", str(run), *words, "--out", str(tmp_path / "out")])
     values = json.loads(capsys.readouterr().out)
     assert values["shuffled"] is True
@@ -105,7 +117,7 @@ def test_transitions_of_another_agent_need_a_model(
 ):
     with pytest.raises(InvalidInputError, match="--agent oa"):
         audit_run(scripted)
-    main(["audit", str(scripted), "--agent", "oa-paper", "--option", "features=4", "--json"])
+    main(["audit", str(scripted), "--agent", "oa-paper", "--option", f"{FEATURES}=4", "--json"])
     values = json.loads(capsys.readouterr().out)
     assert (values["model"]["ridge"], values["model"]["memory"]) == (0.005, "none")
 
@@ -138,9 +150,9 @@ def test_wrong_words_get_one_line(words: list[str], right: str, capsys: pytest.C
 
 
 def test_wrong_options_and_runs_without_transitions(run: Path, tmp_path: Path):
-    with pytest.raises(KeyError, match="features"):
-        audit_run(run, options=["feature=3"])
-    main(["run", "--agent", "random", *SMALL, "--record", "False", "--out", str(tmp_path / "run")])
+    with pytest.raises(KeyError, match=FEATURES):
+        audit_run(run, options=[f"{MISSPELT}=3"])
+    main(["run", "--agent", "random", *SMALL, "--no-record", "--out", str(tmp_path / "run")])
     with pytest.raises(InvalidInputError, match="recorded"):
         read_stream(tmp_path / "run")
 

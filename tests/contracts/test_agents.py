@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from everlearn.agents import AGENTS, BOUNDARY_AWARE, TASK_DEPENDENT
+from everlearn.agents import AGENTS, make_agent
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.interfaces import Agent
 from everlearn.support.errors import DamagedFileError
+from everlearn.support.settings import options_of, values_of, with_options
 
 TASK = "button-press"
-PLANNER = {"candidates": 12, "elites": 3, "horizon": 4, "iterations": 2, "threads": 1}
-OPTIONS = {
-    "oa": {"features": 10, **PLANNER},
-    "mlp": {"hidden": 9, "layers": 2, "train_every": 5, **PLANNER},
-    "sac": {"hidden": 9, "batch": 8, "warm_up": 3, "retraining": 3, "threads": 1},
+PLANNER = {"candidates": 12, "elites": 3, "horizon": 4, "iterations": 2}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "oa": {"model": {"features": 10}, "planner": PLANNER},
+    "mlp": {"model": {"hidden": 9, "layers": 2, "train_every": 5}, "planner": PLANNER},
+    "sac": {"hidden": 9, "batch": 8, "warm_up": 3, "retraining": 3},
 }
 """Of each family, the first part of a name."""
 
@@ -30,7 +32,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def make(name: str, seed: int = 0) -> tuple[ContinualBenchEnv, Agent]:
     env = ContinualBenchEnv(TASK)
-    agent = AGENTS.get(name)(env, seed, **OPTIONS.get(name.partition("-")[0], {}))
+    agent = make_agent(name, env, seed, **OPTIONS.get(name.partition("-")[0], {}))
     agent.begin_task(TASK, TASKS.get(TASK).objective())
     return env, agent
 
@@ -54,15 +56,31 @@ def play(env: ContinualBenchEnv, agent: Agent, steps: int, first: bool = True) -
 def test_follows_the_protocol(name: str):
     _, agent = make(name)
     assert isinstance(agent, Agent)
-    assert agent.boundary_aware is (name in BOUNDARY_AWARE)
+    assert agent.boundary_aware is ("boundaries" in agent.told)
 
 
-def test_tables_know_who_acts_by_the_name_of_a_task(name: str):
+def test_says_what_it_is_told_and_given(name: str):
     _, agent = make(name)
-    holder = agent if hasattr(agent, "strategy") else getattr(agent, "model", None)
-    strategy = getattr(holder, "strategy", None)
-    by_name = name == "scripted" if strategy is None else strategy.task_dependent
-    assert by_name is (name in TASK_DEPENDENT)
+    last = name.rpartition("-")[2]
+    by_name = last in ("scripted", "packnet")
+    boundaries = by_name or last in ("finetune", "ewc", "si")
+    told = (*(["boundaries"] if boundaries else []), *(["name"] if by_name else []))
+    assert agent.told == told
+    everything = ("reward function", "success test", "scene", "command law")
+    if name == "oa" or (name.startswith("mlp-") and "paper" not in name):
+        assert agent.given == everything
+    elif "paper" in name:
+        assert agent.given == ("reward function",)
+    else:
+        assert agent.given == (("scene",) if name == "scripted" else ())
+
+
+def test_settings_say_what_they_are(name: str):
+    spec = AGENTS.get(name)
+    assert spec.summary
+    for path, option in options_of(spec.config).items():
+        assert option.summary, path
+    assert with_options(spec.config, values_of(spec.config)) == spec.config
 
 
 def test_same_seed_same_actions(name: str):

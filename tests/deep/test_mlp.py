@@ -27,7 +27,9 @@ from tests.online.worlds import ACTIONS, OBSERVATIONS, memories, states_equal, w
 
 def small(strategy: Strategy | None = None, **options: Any) -> MLPWorldModel:
     settings: dict[str, Any] = {"hidden": 12, "layers": 2, "train_every": 50, "threads": 1}
-    return MLPWorldModel(OBSERVATIONS, ACTIONS, strategy or PerfectMemory(), **(settings | options))
+    return MLPWorldModel(
+        OBSERVATIONS, ACTIONS, strategy=strategy or PerfectMemory(), **(settings | options)
+    )
 
 
 def feed(model: MLPWorldModel, transitions: list) -> None:
@@ -290,7 +292,7 @@ def test_goes_on_to_the_bit(name: str) -> None:
         lambda: small(Coreset()),
         lambda: small(Coreset(capacity=5)),
         lambda: small(memory=memories()[1]),
-        lambda: MLPWorldModel(ACTIONS, ACTIONS, PerfectMemory()),
+        lambda: MLPWorldModel(ACTIONS, ACTIONS),
     ],
 )
 def test_a_foreign_state_changes_nothing(other: Any) -> None:

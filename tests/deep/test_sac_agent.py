@@ -12,19 +12,20 @@ import pytest
 import torch
 
 from benchmarks.sac import SEEDS, pendulum_return
-from everlearn.agents import AGENTS, told_of_tasks
+from everlearn.agents import AGENTS, make_agent, sac_agent
 from everlearn.deep.sac.agent import SACAgent
-from everlearn.deep.strategies import STRATEGIES
+from everlearn.deep.sac.learner import SACConfig
+from everlearn.deep.strategies import ElasticWeightConsolidation, FineTuning
 from everlearn.support.errors import InvalidInputError, NotReadyError, UnknownNameError
 from tests.planning.toy import Point, step
 
-SMALL: dict[str, Any] = {"hidden": 16, "batch": 16, "warm_up": 20, "retraining": 20, "threads": 1}
+SMALL: dict[str, Any] = {"hidden": 16, "batch": 16, "warm_up": 20, "retraining": 20}
 NAMES = [name for name in AGENTS if name.startswith("sac-")]
 FIRST, SECOND = (1.0, 1.0), (-1.0, 0.5)
 
 
 def make(name: str, seed: int = 0, **options: Any) -> SACAgent:
-    agent = AGENTS.get(name)(Point(), seed, **{**SMALL, **options})
+    agent = make_agent(name, Point(), seed, **{**SMALL, **options})
     assert isinstance(agent, SACAgent)
     return agent
 
@@ -112,7 +113,7 @@ def test_the_task_at_hand_beginning_again_is_no_switch() -> None:
 
 
 def test_elastic_weights_of_the_actor_are_held_by_their_information() -> None:
-    agent = make("sac-ewc", strength=7.0, fisher_samples=1000)
+    agent = make("sac-ewc", strategy={"strength": 7.0, "fisher_samples": 1000})
     agent.begin_task("first", None)
     live(agent, 60)
     states = torch.tensor(agent.storage.column("state"))
@@ -151,7 +152,7 @@ def test_elastic_weights_move_less(protect_critics: bool) -> None:
     """A penalty that is overwhelming keeps what mattered; critics only if they are protected."""
     moved = {}
     for strength in (1e-6, 1e8):
-        agent = make("sac-ewc", strength=strength, protect_critics=protect_critics)
+        agent = make("sac-ewc", strategy={"strength": strength}, protect_critics=protect_critics)
         agent.begin_task("first", None)
         live(agent, 60)
         states, actions = (torch.tensor(agent.storage.column(n)) for n in ("state", "action"))
@@ -173,7 +174,7 @@ def test_elastic_weights_move_less(protect_critics: bool) -> None:
 
 @pytest.mark.parametrize("protect_critics", [False, True])
 def test_packnet_keeps_the_first_policy_to_the_bit(protect_critics: bool) -> None:
-    agent = make("sac-packnet", expected_tasks=3, protect_critics=protect_critics)
+    agent = make("sac-packnet", strategy={"expected_tasks": 3}, protect_critics=protect_critics)
     agent.begin_task("first", None)
     live(agent, 60)
     assert agent.learner.updates == 41
@@ -195,7 +196,7 @@ def test_packnet_keeps_the_first_policy_to_the_bit(protect_critics: bool) -> Non
 
 
 def test_coreset_keeps_a_fair_share_of_both_tasks() -> None:
-    agent = two_tasks("sac-coreset", steps=400, capacity=200, update_every=1000)
+    agent = two_tasks("sac-coreset", 400, strategy={"capacity": 200}, update_every=1000)
     assert len(agent.storage) == 200
     assert agent.storage.seen == 800
     # Each was kept with probability 1/4: 100 of either task, give or take 8.
@@ -225,12 +226,12 @@ def test_only_those_told_of_boundaries_read_the_name(name: str, tmp_path: Path) 
 
 
 def test_tables_can_say_what_is_told() -> None:
-    assert told_of_tasks("sac-coreset", {}) == ()
-    assert told_of_tasks("sac-coreset", {"multi_head": True}) == ("multi_head",)
-    options = {"multi_head": False, "task_identity": True}
-    assert told_of_tasks("sac-ewc", options) == ("boundaries", "task_identity")
+    assert make("sac-coreset").told == make("sac-coreset").given == ()
+    assert make("sac-ewc").told == ("boundaries",)
+    assert make("sac-packnet").told == ("boundaries", "name")
     for option in ("multi_head", "task_identity"):
         assert make("sac-coreset", **{option: True}).boundary_aware
+        assert make("sac-coreset", **{option: True}).told == ("boundaries", "name")
 
 
 def test_the_networks_see_the_observation_only() -> None:
@@ -284,7 +285,7 @@ def test_evaluation_has_no_noise_and_exploration_has() -> None:
 
 def test_actions_are_in_the_units_of_the_environment() -> None:
     space = gymnasium.spaces.Box(np.array([-3.0, 0.0]), np.array([-1.0, 10.0]), dtype=np.float64)
-    agent = SACAgent(Point().observation_space, space, STRATEGIES.get("finetune")())
+    agent = SACAgent(Point().observation_space, space, SACConfig(strategy=FineTuning()))
     actions = np.array([agent.act(np.zeros(2)) for _ in range(200)])
     assert actions.dtype == np.float64
     np.testing.assert_allclose(actions.mean(0), [-2.0, 5.0], atol=0.6)
@@ -323,7 +324,12 @@ def test_same_seed_and_a_resumed_run_are_equal_to_the_bit(name: str, tmp_path: P
 def test_files_of_other_agents_are_refused(tmp_path: Path) -> None:
     agent = make("sac-coreset")
     agent.save(tmp_path / "agent")
-    for other in (make("sac-finetune"), make("sac-coreset", capacity=30), make("sac-coreset", 1)):
+    others = (
+        make("sac-finetune"),
+        make("sac-coreset", strategy={"capacity": 30}),
+        make("sac-coreset", 1),
+    )
+    for other in others:
         with pytest.raises(InvalidInputError):
             other.load(tmp_path / "agent")
     with pytest.raises(NotReadyError, match="evaluation copy"):
@@ -331,16 +337,15 @@ def test_files_of_other_agents_are_refused(tmp_path: Path) -> None:
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(UnknownNameError, match="Did you mean 'capacity'"):
-        make("sac-coreset", capacities=3)
-    with pytest.raises(UnknownNameError, match="unknown option 'capacity'"):
-        make("sac-finetune", capacity=3)
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'strategy\.capacity'"):
+        make("sac-coreset", capacity=3)
+    with pytest.raises(UnknownNameError, match=r"unknown option 'strategy\.capacity'"):
+        make("sac-finetune", strategy={"capacity": 3})
     with pytest.raises(InvalidInputError, match="capacity is 19 and warm_up 20"):
-        make("sac-coreset", capacity=19)
+        make("sac-coreset", strategy={"capacity": 19})
     with pytest.raises(InvalidInputError, match="hidden"):
         make("sac-finetune", hidden=0)
-    resolved = AGENTS.get("sac-ewc").settings(Point(), hidden=7)  # type: ignore[attr-defined]
-    assert (resolved["hidden"], resolved["strength"], resolved["batch"]) == (7, 1e4, 256)
-    assert not {"seed", "threads"} & set(resolved)
     assert make("sac-ewc").strategy.settings()["strength"] == 1e4
-    assert make("sac-ewc", strength=3.0).strategy.settings()["strength"] == 3.0
+    assert make("sac-ewc", strategy={"strength": 3.0}).strategy.settings()["strength"] == 3.0
+    mine = ElasticWeightConsolidation(strength=5.0)
+    assert sac_agent(mine, SACConfig(hidden=7)).config == SACConfig(hidden=7, strategy=mine)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from everlearn.agents import AGENTS, OnlineAgent, RandomAgent
+from everlearn.agents import OnlineAgent, PlanningAgent, RandomAgent, make_agent
 from everlearn.interfaces import Agent, CommandedPosition, FloatArray
 from everlearn.planning import CEMConfig, CEMPlanner
 from everlearn.support.errors import (
@@ -30,9 +30,9 @@ from tests.planning.toy import (
 SMALL: dict[str, Any] = {"candidates": 40, "horizon": 6, "elites": 6, "iterations": 2}
 
 
-def toy_agent(seed: int = 0, remember: bool = False) -> OnlineAgent:
+def toy_agent(seed: int = 0, remember: bool = False) -> PlanningAgent:
     model = RidgeModel(CountingMemory() if remember else None)
-    return OnlineAgent(model, CEMPlanner(ACTIONS, CEMConfig(**SMALL), seed), goal_at(1.0, 1.0))
+    return PlanningAgent(model, CEMPlanner(ACTIONS, CEMConfig(**SMALL), seed), goal_at(1.0, 1.0))
 
 
 def live(agent: Agent, obs: FloatArray, steps: int) -> tuple[FloatArray, list[FloatArray]]:
@@ -47,7 +47,7 @@ def live(agent: Agent, obs: FloatArray, steps: int) -> tuple[FloatArray, list[Fl
     return obs, actions
 
 
-def everything(agent: OnlineAgent) -> tuple[Any, ...]:
+def everything(agent: PlanningAgent) -> tuple[Any, ...]:
     """All that an agent's future depends on."""
     model_arrays, model_meta = agent.model.state()
     planner_arrays, planner_meta = agent.planner.state()
@@ -179,7 +179,7 @@ def test_a_first_step_that_fails_does_not_start_the_memory() -> None:
 
 
 def test_an_objective_is_needed() -> None:
-    agent = OnlineAgent(RidgeModel(), CEMPlanner(ACTIONS))
+    agent = PlanningAgent(RidgeModel(), CEMPlanner(ACTIONS))
     with pytest.raises(NotReadyError, match="begin_task"):
         agent.act(np.zeros(2))
     with pytest.raises(InvalidInputError, match="objective"):
@@ -259,7 +259,7 @@ def test_damaged_and_foreign_files_change_nothing(tmp_path: Path) -> None:
 def test_a_file_of_other_settings_changes_nothing(tmp_path: Path) -> None:
     agent = toy_agent()
     agent.save(tmp_path / "agent")
-    other = OnlineAgent(RidgeModel(), CEMPlanner(ACTIONS), goal_at(0.0, 0.0))
+    other = PlanningAgent(RidgeModel(), CEMPlanner(ACTIONS), goal_at(0.0, 0.0))
     before = everything(other)
     with pytest.raises(InvalidInputError, match="settings"):
         other.load(tmp_path / "agent")
@@ -277,8 +277,8 @@ COMMANDED = CommandedPosition(0.2, (-5.0, -5.0), (5.0, 5.0), (0, 1), (0, 1))
     [
         ({}, {}, "NoMemory"),
         ({}, {"memory": "history"}, "HistoryMemory"),
-        ({"commanded_position": COMMANDED}, {}, "CommandMemory"),
-        ({"commanded_position": COMMANDED}, {"memory": "none"}, "NoMemory"),
+        ({"commanded_position": COMMANDED}, {}, "NoMemory"),
+        ({"commanded_position": COMMANDED}, {"memory": "motion"}, "MotionMemory"),
         ({"commanded_position": COMMANDED}, {"memory": "history"}, "HistoryMemory"),
     ],
 )
@@ -287,7 +287,12 @@ def test_for_env_chooses_the_memory(
 ) -> None:
     def agent(seed: int) -> OnlineAgent:
         return OnlineAgent.for_env(
-            Point(**attributes), goal_at(1.0, 1.0), features=20, seed=seed, **SMALL, **options
+            Point(**attributes),
+            goal_at(1.0, 1.0),
+            model={"features": 20},
+            planner=SMALL,
+            seed=seed,
+            **options,
         )
 
     one, other = agent(0), agent(1)
@@ -311,9 +316,9 @@ def test_for_env_chooses_the_memory(
         ({"observation_space": spaces.Box(0, 255, (8, 8, 3))}, {}, "FlattenObservation"),
         ({"action_space": spaces.Box(-1, 1, ())}, {}, "one-dimensional"),
         ({"action_space": spaces.Box(-np.inf, np.inf, (2,))}, {}, "RescaleAction"),
-        ({}, {"memory": "commands"}, "commanded_position"),
+        ({}, {"memory": "motion"}, "commanded_position"),
         ({"commanded_position": (0, 1)}, {}, "CommandedPosition"),
-        ({}, {"elites": 1000}, "elites"),
+        ({}, {"planner": {"elites": 1000}}, "elites"),
     ],
 )
 def test_for_env_refuses(attributes: dict[str, Any], options: dict[str, Any], message: str) -> None:
@@ -322,14 +327,16 @@ def test_for_env_refuses(attributes: dict[str, Any], options: dict[str, Any], me
 
 
 def test_unknown_options_are_named() -> None:
-    with pytest.raises(UnknownNameError, match="Did you mean 'elites'"):
-        OnlineAgent.for_env(Point(), goal_at(0.0, 0.0), elite=3)
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'planner\.elites'"):
+        OnlineAgent.for_env(Point(), goal_at(0.0, 0.0), elites=3)
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'planner\.elites'"):
+        OnlineAgent.for_env(Point(), goal_at(0.0, 0.0), **{"planner.elite": 3})
     with pytest.raises(UnknownNameError, match="memory 'good'"):
         OnlineAgent.for_env(Point(), goal_at(0.0, 0.0), memory="good")
     with pytest.raises(UnknownNameError, match="planner 'good'"):
         OnlineAgent.for_env(Point(), goal_at(0.0, 0.0), planner="good")
-    with pytest.raises(UnknownNameError, match="no options"):
-        AGENTS.get("random")(Point(), 0, ridge=1.0)
+    with pytest.raises(UnknownNameError, match="known: none"):
+        make_agent("random", Point(), 0, ridge=1.0)
 
 
 # --- every registered agent ---
@@ -337,8 +344,8 @@ def test_unknown_options_are_named() -> None:
 
 @pytest.mark.parametrize("name", ["oa", "oa-paper", "random"])
 def test_registered_agents(name: str, tmp_path: Path) -> None:
-    options = {} if name == "random" else {"features": 20, **SMALL}
-    one, other = (AGENTS.get(name)(Point(), seed, **options) for seed in (4, 4))
+    options = {} if name == "random" else {"model.features": 20, "planner": SMALL}
+    one, other = (make_agent(name, Point(), seed, **options) for seed in (4, 4))
     assert isinstance(one, Agent)
     for agent in (one, other):
         agent.begin_task("go", goal_at(1.0, 1.0))
@@ -349,7 +356,7 @@ def test_registered_agents(name: str, tmp_path: Path) -> None:
     one.save(tmp_path / "agent")
     other.load(tmp_path / "agent")
     np.testing.assert_array_equal(live(other, obs, 3)[1], live(one, obs, 3)[1])
-    copy = one.evaluation_copy(3)  # type: ignore[attr-defined]
+    copy = one.evaluation_copy(3)
     copy.begin_episode()
     live(copy, obs, 3)
 
@@ -374,9 +381,10 @@ class Blocked:
 
 sys.meta_path.insert(0, Blocked())
 import gymnasium, numpy as np
-from everlearn.agents import AGENTS
+from everlearn.agents import make_agent
 env = gymnasium.make("Pendulum-v1")
-agent = AGENTS.get("oa")(env, 0, features=10, candidates=20, elites=5, horizon=3)
+small = {"candidates": 20, "elites": 5, "horizon": 3}
+agent = make_agent("oa", env, 0, model={"features": 10}, planner=small)
 agent.begin_task("x", lambda obs, action, next_obs: next_obs[:, 0])
 agent.begin_episode()
 obs, _ = env.reset(seed=0)
@@ -387,7 +395,7 @@ for _ in range(3):
     obs = after
 print(agent.steps, "torch" in sys.modules)
 try:
-    AGENTS.get("mlp-coreset")(env, 0)
+    make_agent("mlp-coreset", env, 0)
 except ImportError as error:
     print(error)
 """

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import gymnasium
 import numpy as np
 import pytest
 
-from everlearn.agents import AGENTS, OnlineAgent, run_episode
+from everlearn.agents import OnlineAgent, make_agent, run_episode
 from everlearn.continual_bench import TASKS
+from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.interfaces import FloatArray
 
-SMALL = {"features": 15, "candidates": 20, "elites": 5, "horizon": 4, "threads": 1}
+SMALL = {"model": {"features": 15}, "planner": {"candidates": 20, "elites": 5, "horizon": 4}}
 
 
 def agent_for(env: gymnasium.Env, name: str = "oa") -> OnlineAgent:
-    agent = AGENTS.get(name)(env, 0, **SMALL)
+    agent = make_agent(name, env, 0, **SMALL)
     assert isinstance(agent, OnlineAgent)
     agent.begin_task("button-press", TASKS.get("button-press").objective())
     return agent
@@ -40,13 +43,20 @@ def test_the_commands_remembered_are_those_the_simulation_follows() -> None:
 
 
 def test_in_plans_things_rest_until_the_hand_moves_them() -> None:
-    env = gymnasium.make("everlearn/ContinualBench-v0", task="door-open")
-    agent, free = (AGENTS.get("oa")(env, 0, **SMALL, rest=rest) for rest in (500.0, 0.0))
-    assert isinstance(agent, OnlineAgent)
+    env = ContinualBenchEnv("door-open")
+    told, free = (
+        make_agent("oa", env, 0, **SMALL, observation={"rest": rest}) for rest in (True, False)
+    )
+    assert isinstance(told, OnlineAgent)
+    assert isinstance(free, OnlineAgent)
     resting = list(range(4, 23))
-    assert np.flatnonzero(agent.model.still).tolist() == resting
-    np.testing.assert_allclose(agent.model.still[[9, 10, 22]], [0.5, 1.5, 0.5])
-    assert not free.model.still.any()  # type: ignore[attr-defined]
+    assert np.flatnonzero(told.model.still).tolist() == resting
+    np.testing.assert_allclose(told.model.still[[9, 10, 22]], [0.001, 0.003, 0.001])
+    assert not free.model.still.any()
+    assert "scene" in told.given
+    large = tuple((index, 500 * small) for index, small in env.bodies.resting)
+    env.bodies = dataclasses.replace(env.bodies, resting=large)
+    agent = agent_for(env)
     # Half a metre in a step is more than anything moves: the hand goes on, the rest stays.
     agent.begin_task("door-open", TASKS.get("door-open").objective())
     run_episode(agent, env, seed=0, max_steps=60)

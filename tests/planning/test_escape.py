@@ -6,26 +6,27 @@ import json
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
-from everlearn.planning.escape import Patience
+from everlearn.planning.escape import Escape, EscapeConfig
 from everlearn.support.errors import InvalidInputError
 
-LOW, HIGH = -np.ones(4), np.ones(4)
+SPACE = spaces.Box(-1.0, 1.0, (4,), np.float64)
 PLANNED = np.array([0.1, 0.2, 0.3, 0.4])
 
 
-def make(patience: int = 5, seed: int = 0) -> Patience:
-    return Patience(LOW, HIGH, patience, 8, (0, 1, 2), seed)
+def make(patience: int = 5, seed: int = 0) -> Escape:
+    return Escape(SPACE, EscapeConfig(patience, burst=8), (0, 1, 2), seed)
 
 
-def acts(one: Patience, rewards: list[float]) -> list[bool]:
+def acts(one: Escape, rewards: list[float]) -> list[bool]:
     """Whether each step was moved away from its plan."""
     moved = []
     for reward in rewards:
         action = one.adjusted(PLANNED)
         moved.append(not np.array_equal(action, PLANNED))
         assert action[3] == PLANNED[3]
-        one.saw(reward)
+        one.observe(reward)
     return moved
 
 
@@ -47,10 +48,10 @@ def test_a_burst_follows_five_steps_without_progress_and_ends() -> None:
 
 def test_one_direction_a_burst_within_the_bounds() -> None:
     one = make(patience=1)
-    one.saw(0.0)
-    one.saw(0.0)
+    one.observe(0.0)
+    one.observe(0.0)
     first = one.adjusted(PLANNED)
-    one.saw(0.0)
+    one.observe(0.0)
     np.testing.assert_array_equal(one.adjusted(PLANNED), first)
     assert (np.abs(first) <= 1).all()
 
@@ -59,8 +60,8 @@ def test_a_burst_goes_from_where_the_hand_is_not_from_where_it_was_told_to_be() 
     free, pressing = make(patience=1), make(patience=1)
     ahead = np.array([0.0, 13.0, -2.0])
     for one, lag in ((free, None), (pressing, ahead)):
-        one.saw(0.0)
-        one.saw(0.0, lag)
+        one.observe(0.0)
+        one.observe(0.0, lag)
     way = [np.zeros(3), np.zeros(3)]
     for number, one in enumerate((free, pressing)):
         while True:
@@ -69,16 +70,16 @@ def test_a_burst_goes_from_where_the_hand_is_not_from_where_it_was_told_to_be() 
                 break
             assert (np.abs(action) <= 1).all()
             way[number] += action[:3]
-            one.saw(0.0)
+            one.observe(0.0)
     np.testing.assert_allclose(way[1], way[0] - ahead, atol=1e-9)
     assert way[1][1] < -4
 
 
 def test_what_counts_as_progress_can_be_said() -> None:
     for progress, expected in ((0.02, True), (0.005, False)):
-        one = Patience(LOW, HIGH, 5, 8, (0, 1, 2), 0, progress)
+        one = Escape(SPACE, EscapeConfig(5, progress, 8), (0, 1, 2))
         assert any(acts(one, [0.01 * (step // 3) for step in range(300)])) is expected
-        assert one.spawn(1).progress == progress
+        assert one.spawn(1).config == one.config
 
 
 def test_a_patience_of_zero_never_moves() -> None:
@@ -88,7 +89,9 @@ def test_a_patience_of_zero_never_moves() -> None:
 def test_a_new_episode_starts_counting_anew() -> None:
     one = make()
     acts(one, [0.0] * 8)
+    assert one.bursts == 1
     one.begin_episode()
+    assert one.bursts == 0
     assert not any(acts(one, [0.0] * 6))
 
 
@@ -99,8 +102,8 @@ def test_state_goes_through_json_and_back() -> None:
     other.restore(json.loads(json.dumps(one.state())))
     for _ in range(60):
         np.testing.assert_array_equal(one.adjusted(PLANNED), other.adjusted(PLANNED))
-        one.saw(0.0)
-        other.saw(0.0)
+        one.observe(0.0)
+        other.observe(0.0)
     assert one.state() == other.state()
 
 
@@ -117,4 +120,4 @@ def test_a_bad_state_changes_nothing() -> None:
 @pytest.mark.parametrize("settings", [(-1, 8), (5, 0), (2.5, 8)])
 def test_bad_settings_are_refused(settings: tuple[int, int]) -> None:
     with pytest.raises(InvalidInputError, match="whole number"):
-        Patience(LOW, HIGH, *settings, (0,), 0)
+        EscapeConfig(patience=settings[0], burst=settings[1])

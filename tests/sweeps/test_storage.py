@@ -10,10 +10,10 @@ fsspec = pytest.importorskip("fsspec", reason="shared storage needs the extra cl
 from everlearn.runs.listeners import Listener  # noqa: E402
 from everlearn.runs.loop import execute  # noqa: E402
 from everlearn.support.errors import DamagedFileError, InvalidInputError  # noqa: E402
-from everlearn.sweeps import mirror  # noqa: E402
-from everlearn.sweeps.grid import is_finished, unfinished  # noqa: E402
-from everlearn.sweeps.job import Job, Outcome, run_job  # noqa: E402
-from everlearn.sweeps.mirror import Mirror  # noqa: E402
+from everlearn.sweeps import storage  # noqa: E402
+from everlearn.sweeps.grid import unfinished  # noqa: E402
+from everlearn.sweeps.job import Job, Outcome, is_finished, run_job  # noqa: E402
+from everlearn.sweeps.storage import URLStorage  # noqa: E402
 from tests.runs.worker import outcome, tiny  # noqa: E402
 
 CONFIG = tiny("oa")
@@ -37,14 +37,14 @@ def job(url):
     return Job("oa-0", CONFIG, url)
 
 
-def pulled(url, folder):
+def downloaded(url, folder):
     """What a run at a URL comes to, as it would go on somewhere else."""
-    Mirror(url).pull(folder, lambda text: None)
+    URLStorage(url).download(folder, lambda text: None)
     return outcome(folder)
 
 
 def same(found, expected):
-    """Storage keeps two snapshots and `pull` brings the newest: the rest must be equal."""
+    """Storage keeps two snapshots and `download` brings the newest: the rest must be equal."""
     newest = expected["snapshots"][-1]
     older = expected["snapshots"][0]
     assert found["snapshots"] == [newest]
@@ -70,7 +70,7 @@ def crash(url, snapshots):
     """Run until so many snapshots have been copied, then be gone."""
     with (
         pytest.raises(LostMachineError),
-        Mirror(url).working_folder(lambda text: None) as (folder, listeners),
+        URLStorage(url).working_folder(lambda text: None) as (folder, listeners),
     ):
         execute(CONFIG, folder, listeners=[*listeners, CrashAfter(snapshots)])
 
@@ -83,38 +83,40 @@ def test_a_run_goes_on_elsewhere_with_the_same_bits(url, expected, tmp_path):
     assert run_job(job(url)) == Outcome("finished")
     assert is_finished(job(url))
     assert unfinished([job(url)]) == []
-    assert len(Mirror(url).snapshots()) == 2
-    same(pulled(url, tmp_path / "here"), expected)
-    lines = [{k: v for k, v in line.items() if k != "seconds"} for line in Mirror(url).lines()]
+    assert len(URLStorage(url).snapshots()) == 2
+    same(downloaded(url, tmp_path / "here"), expected)
+    lines = [
+        {k: v for k, v in line.items() if k != "seconds"} for line in URLStorage(url).metrics()
+    ]
     assert lines == expected["lines"]
 
 
 def test_a_damaged_snapshot_in_storage_costs_only_itself(url, expected, tmp_path, capsys):
     crash(url, 4)
-    place = Mirror(url)
-    older, newest = place.snapshots()
-    path = place._at(mirror.SNAPSHOTS, newest + mirror.SUFFIX)
-    whole = place._fs.cat_file(path)
+    stored = URLStorage(url)
+    older, newest = stored.snapshots()
+    path = stored._path(storage.SNAPSHOTS, newest + storage.SUFFIX)
+    whole = stored._fs.cat_file(path)
     for content in (whole[:-1], whole[: len(whole) // 2], b""):
-        place._fs.pipe_file(path, content)
-        place.pull(tmp_path / str(len(content)), lambda text: None)
+        stored._fs.pipe_file(path, content)
+        stored.download(tmp_path / str(len(content)), lambda text: None)
         assert outcome(tmp_path / str(len(content)))["snapshots"] == [older]
     assert run_job(job(url)) == Outcome("finished")
     assert f"snapshot {newest} at {url} cannot be used" in capsys.readouterr().err
-    same(pulled(url, tmp_path / "here"), expected)
+    same(downloaded(url, tmp_path / "here"), expected)
 
 
 def test_without_a_usable_snapshot_nothing_is_begun_or_removed(url, tmp_path):
     crash(url, 4)
-    place = Mirror(url)
-    for name in place.snapshots():
-        place._fs.pipe_file(place._at(mirror.SNAPSHOTS, name + mirror.SUFFIX), b"rubbish")
+    stored = URLStorage(url)
+    for name in stored.snapshots():
+        stored._fs.pipe_file(stored._path(storage.SNAPSHOTS, name + storage.SUFFIX), b"rubbish")
     with pytest.raises(DamagedFileError, match="no snapshot at"):
-        place.pull(tmp_path / "here", lambda text: None)
+        stored.download(tmp_path / "here", lambda text: None)
     result = run_job(job(url))
     assert result.end == "failed"
     assert "Restore one from a copy" in result.text
-    assert len(place.snapshots()) == 2
+    assert len(stored.snapshots()) == 2
 
 
 @pytest.mark.parametrize("refused", [3, 10**6])
@@ -139,13 +141,13 @@ def test_storage_that_cannot_be_reached_for_a_while(refused, expected, tmp_path,
         assert result.end == "failed"
         assert "RuntimeError: throttled" in result.text
         assert run_job(job(url)) == Outcome("finished")
-    same(pulled(url, tmp_path / "here"), expected)
+    same(downloaded(url, tmp_path / "here"), expected)
 
 
 def test_a_machine_given_up_for_lost_may_write_on(expected, tmp_path):
     """Two machines at once on one URL: slower, and the same bits."""
     url = f"memory://{uuid.uuid4().hex}/oa-0"
-    with Mirror(url).working_folder(lambda text: None) as (slow, listeners):
+    with URLStorage(url).working_folder(lambda text: None) as (slow, listeners):
 
         class Other(Listener):
             def saved(self, snapshot):
@@ -154,7 +156,7 @@ def test_a_machine_given_up_for_lost_may_write_on(expected, tmp_path):
 
         execute(CONFIG, slow, listeners=[*listeners, Other()])
     assert run_job(job(url)) == Outcome("finished")
-    same(pulled(url, tmp_path / "here"), expected)
+    same(downloaded(url, tmp_path / "here"), expected)
 
 
 def test_names_in_storage_cannot_lead_out_of_the_folder(tmp_path):
@@ -164,11 +166,11 @@ def test_names_in_storage_cannot_lead_out_of_the_folder(tmp_path):
     (stored / "snapshots" / "evil.snapshot").write_bytes(b"x")
     (stored / "transitions" / "..evil").write_bytes(b"x")
     (stored / "transitions" / "000009.transitions.sh").write_bytes(b"x")
-    Mirror(url).pull(tmp_path / "in" / "run", lambda text: None)
+    URLStorage(url).download(tmp_path / "in" / "run", lambda text: None)
     names = {path.name for path in (tmp_path / "in").rglob("*")}
     assert not {name for name in names if "evil" in name or "sh" in Path(name).suffix}
 
 
 def test_what_is_no_storage_is_refused_by_name():
     with pytest.raises(InvalidInputError, match="nowhere://"):
-        Mirror("nowhere://bucket/run")
+        URLStorage("nowhere://bucket/run")

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from everlearn.sweeps.grid import is_finished, sweep_jobs
-from everlearn.sweeps.job import Outcome, Resources, run_job
+from everlearn.sweeps.grid import sweep_jobs
+from everlearn.sweeps.job import Outcome, Resources, is_finished, run_job
 from everlearn.sweeps.launch import run_sweep
-from everlearn.sweeps.progress import Board
+from everlearn.sweeps.progress import SweepProgress
 from tests.runs.worker import outcome
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(3000)]
@@ -49,7 +49,7 @@ def alone(tmp_path_factory):
     found = {}
     for job in jobs_in(folder, 12):
         assert run_job(job) == Outcome("finished")
-        found[job.name] = outcome(Path(job.place))
+        found[job.name] = outcome(Path(job.location))
     return found
 
 
@@ -84,14 +84,14 @@ def test_workers_and_the_driver_are_killed_at_random(alone, tmp_path, tally):
                 workers_killed += 1
     assert driver.returncode == 0
     for job in jobs_in(out, 6):
-        assert outcome(Path(job.place)) == alone[job.name], job.name
+        assert outcome(Path(job.location)) == alone[job.name], job.name
     assert workers_killed >= 3
     assert not marked(mark), "nobody is left behind"
     tally["kills of a worker of a sweep survived"] += workers_killed
     tally["kills of the driver of a sweep survived"] += drivers_killed
 
 
-class Saboteur(Board):
+class Saboteur(SweepProgress):
     """Kills a node whenever so many runs are finished, and brings another in its place."""
 
     def __init__(self, cluster, jobs, moments):
@@ -135,7 +135,7 @@ def test_a_cluster_of_three_nodes_loses_one_twice(alone, tmp_path, monkeypatch, 
     assert all(board.killed), "there was work to do when a node was killed"
     assert result.restarts >= 2, "runs were lost with their node and started again"
     for job in jobs:
-        assert outcome(Path(job.place)) == alone[job.name], job.name
+        assert outcome(Path(job.location)) == alone[job.name], job.name
     tally["nodes of a cluster lost"] += 2
     tally["runs on the cluster equal to the bit"] += len(jobs)
     assert threading.current_thread() is threading.main_thread()

@@ -8,11 +8,10 @@ live in `everlearn.deep.strategies`; this file knows them by their protocol only
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,84 +20,21 @@ from gymnasium import spaces
 
 from everlearn.deep.mlp import rollout_kernel as dense
 from everlearn.deep.mlp import snapshot as mlp_checkpoint
+from everlearn.deep.mlp.config import MLPConfig
 from everlearn.deep.mlp.network import Trainer, make_network, torch_threads
 from everlearn.deep.mlp.normaliser import Normaliser, RunningMoments
 from everlearn.interfaces import FloatArray, State, Strategy
-from everlearn.support.errors import InvalidInputError
+from everlearn.support.errors import UnknownNameError
 from everlearn.support.threads import Threads
-from everlearn.world_model.base import ImaginingModel
-from everlearn.world_model.inputs import Batch
-from everlearn.world_model.memory import CompiledMemory, Memory
+from everlearn.world_model.base import ImaginingModel, Transitions
+from everlearn.world_model.memory import Memory
+from everlearn.world_model.step_kernels import MemoryTables, Trajectories
 
 SMALLEST_INPUT = 1e-2
 """Smallest deviation of an input, in half ranges: what only trembles is not blown up."""
 
 SMALLEST_CHANGE = 1e-4
 """Smallest deviation of a change, in half ranges."""
-
-
-@dataclass(frozen=True)
-class MLPConfig:
-    """Settings of an `MLPWorldModel`; the defaults are the paper's, or fill in where it is silent.
-
-    Attributes
-    ----------
-    hidden, layers
-        Width and number of the hidden layers.
-    learning_rate, batch
-        Of Adam, and of its minibatches.
-    train_every
-        Transitions between trainings.
-    holdout, training_patience
-        Share of the transitions that are held out, evenly spread, and epochs without
-        improvement on those that are kept that end a training.
-    improvement
-        Relative decrease of the holdout loss that counts as an improvement; 0 takes any.
-    normalise_over
-        Whose mean and deviation inputs and targets are normalised by: everything ever ``seen``
-        (only moments are kept), or the data that the strategy ``kept``.
-    clip
-        Keep predictions inside the observation space.
-    threads
-        Threads of kernels and of PyTorch; None takes what numba was given.
-    seed
-        Fans out into initial weights, holdouts, minibatches and what the strategy draws.
-    """
-
-    hidden: int = 200
-    layers: int = 4
-    learning_rate: float = 4e-4
-    batch: int = 256
-    train_every: int = 250
-    holdout: float = 0.05
-    training_patience: int = 5
-    improvement: float = 0.0
-    normalise_over: Literal["seen", "kept"] = "seen"
-    clip: bool = True
-    threads: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("hidden", "layers", "batch", "training_patience"):
-            if getattr(self, name) < 1:
-                raise InvalidInputError(f"{name} is {getattr(self, name)}; expected at least 1")
-        if self.train_every < 2:
-            raise InvalidInputError(
-                f"train_every is {self.train_every}; expected at least 2, one of them held out"
-            )
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise InvalidInputError(
-                f"learning_rate is {self.learning_rate}; expected a positive number"
-            )
-        for name in ("holdout", "improvement"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise InvalidInputError(f"{name} is {getattr(self, name)}; expected 0 <= x < 1")
-        if self.normalise_over not in ("seen", "kept"):
-            raise InvalidInputError(
-                f"normalise_over is {self.normalise_over!r}; expected 'seen' or 'kept'"
-            )
-        if self.threads is not None and self.threads < 1:
-            raise InvalidInputError(f"threads must be at least 1; got {self.threads}")
 
 
 @dataclass(frozen=True)
@@ -126,10 +62,12 @@ class MLPWorldModel(ImaginingModel):
     ----------
     observation_space, action_space
         One-dimensional Box spaces.
-    strategy
-        What data it keeps and how it is protected from forgetting.
     config
-        Settings; any of them can also be given by name.
+        Settings; any of them can also be given by name, as in ``strategy=Coreset(5000)``.
+    seed
+        Fans out into initial weights, holdouts, minibatches and what the strategy draws.
+    threads
+        Threads of kernels and of PyTorch; None takes what numba was given.
     memory
         What the model sees beside observation and action; nothing if None.
 
@@ -145,16 +83,17 @@ class MLPWorldModel(ImaginingModel):
         self,
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
-        strategy: Strategy,
         config: MLPConfig | None = None,
         *,
+        seed: int = 0,
+        threads: int | None = None,
         memory: Memory | None = None,
         still: npt.ArrayLike | None = None,
         **options: Any,
     ) -> None:
         known = {field.name for field in fields(MLPConfig)}
         if unknown := set(options) - known:
-            raise InvalidInputError(
+            raise UnknownNameError(
                 f"unknown option {sorted(unknown)[0]!r}; known: {', '.join(sorted(known))}"
             )
         self.config = replace(config or MLPConfig(), **options)
@@ -166,8 +105,10 @@ class MLPWorldModel(ImaginingModel):
             clip=self.config.clip,
             still=still,
         )
+        self.seed, self.threads = seed, threads
+        strategy: Strategy = self.config.strategy
         self.strategy = strategy
-        drawing, training, keeping = np.random.SeedSequence(self.config.seed).spawn(3)
+        drawing, training, keeping = np.random.SeedSequence(seed).spawn(3)
         inputs, outputs = self.inputs.count, self.inputs.observations
         self.network = make_network(
             (inputs, *(self.config.hidden,) * self.config.layers, outputs),
@@ -194,7 +135,7 @@ class MLPWorldModel(ImaginingModel):
         )
         self.frozen: dict[str, tuple[Normaliser, Normaliser]] = {}
         self._predictions: dict[str | None, _Prediction] = {}
-        self._threads = Threads(self.config.threads)
+        self._threads = Threads(threads)
         self.task: str | None = None
         self.steps = 0
         self.trainings = 0
@@ -207,9 +148,20 @@ class MLPWorldModel(ImaginingModel):
 
         `memory` is the memory's state at `obs`. Bad input raises and changes nothing.
         """
-        observations, actions, following, states = self._checked(
-            obs, action, next_obs, memory, (1,)
-        )
+        self._learn(self._checked(obs, action, next_obs, memory, (1,)))
+
+    def learn_unchecked(
+        self,
+        obs: FloatArray,
+        action: FloatArray,
+        next_obs: FloatArray,
+        memory: FloatArray | None = None,
+    ) -> None:
+        """`learn` of a transition that was checked before: finite, ``[S]``, ``[A]``, ``[S]``."""
+        self._learn(self._transition(obs, action, next_obs, memory))
+
+    def _learn(self, transition: Transitions) -> None:
+        observations, actions, following, states = transition
         given = self.inputs.raw(observations, actions, states)
         change = following - observations
         # Whether a transition is held out is settled once: were the holdout drawn anew for every
@@ -284,32 +236,15 @@ class MLPWorldModel(ImaginingModel):
         """
         return _TaskView(self, name) if self.strategy.task_dependent else self
 
-    def _run(
-        self, states: FloatArray, actions: Batch, memory: FloatArray, compiled: CompiledMemory
-    ) -> None:
-        self._run_for(None, states, actions, memory, compiled)
+    def _run(self, trajectories: Trajectories, memory: MemoryTables) -> None:
+        self._run_for(None, trajectories, memory)
 
-    def _run_for(
-        self,
-        task: str | None,
-        states: FloatArray,
-        actions: Batch,
-        memory: FloatArray,
-        compiled: CompiledMemory,
-    ) -> None:
+    def _run_for(self, task: str | None, trajectories: Trajectories, memory: MemoryTables) -> None:
         prediction = self._prediction(task)
+        centre, multiplier = prediction.scaling
+        tables = self._step_tables(centre, multiplier, memory)
         with self._threads.limited():
-            dense.imagine(
-                states,
-                actions.astype(np.float32),
-                memory.astype(np.float32),
-                prediction.layers,
-                prediction.scaling,
-                self._limits,
-                compiled.kind,
-                compiled.whole,
-                compiled.real.astype(np.float32),
-            )
+            dense.imagine(trajectories, tables, prediction.layers)
 
     def _prediction(self, task: str | None) -> _Prediction:
         """Pack the weights that predict `task`, once between trainings."""
@@ -340,8 +275,9 @@ class MLPWorldModel(ImaginingModel):
         fresh = MLPWorldModel(
             self.observation_space,
             self.action_space,
-            self.strategy,
             self.config,
+            seed=self.seed,
+            threads=self.threads,
             memory=self.memory,
             still=self.still,
         )
@@ -372,7 +308,5 @@ class _TaskView(ImaginingModel):
         """Return what predicts another task."""
         return self.model.for_task(name)
 
-    def _run(
-        self, states: FloatArray, actions: Batch, memory: FloatArray, compiled: CompiledMemory
-    ) -> None:
-        self.model._run_for(self.task, states, actions, memory, compiled)
+    def _run(self, trajectories: Trajectories, memory: MemoryTables) -> None:
+        self.model._run_for(self.task, trajectories, memory)

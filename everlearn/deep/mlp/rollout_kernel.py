@@ -21,7 +21,16 @@ from numba import get_num_threads, njit, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from everlearn.world_model.step_kernels import FAST, advance_step, aligned_empty, assemble_step
+from everlearn.world_model.step_kernels import (
+    FAST,
+    Limits,
+    MemoryTables,
+    StepTables,
+    Trajectories,
+    advance_step,
+    aligned_empty,
+    assemble_step,
+)
 from everlearn.world_model.vectors import LANES, Vectors, aligned_zeros
 
 ROWS, VECTORS = 5, 5
@@ -65,57 +74,66 @@ def pack(matrices: Sequence[Floats], biases: Sequence[Floats]) -> DenseLayers:
     return DenseLayers(weights, offsets, inputs, tiles)
 
 
-def imagine(
-    states: Floats,
-    actions: Floats,
-    memories: Floats,
-    layers: DenseLayers,
-    scaling: Floats,
-    limits: Floats,
-    kind: int,
-    whole: npt.NDArray[np.int64],
-    real: Floats,
-) -> None:
+def imagine(trajectories: Trajectories, tables: StepTables, layers: DenseLayers) -> None:
     """Fill ``states[N, 1:, S]`` from ``states[N, 0, S]`` along ``actions[N, H, A]``.
 
-    ``scaling[2, I]`` holds centre and multiplier of the inputs; the last layer's outputs are
-    changes of the state. ``memories[N, M]`` is advanced in place.
+    The last layer's outputs are changes of the state.
     """
-    given = (states, actions, memories, *layers, scaling, limits, kind, whole, real)
-    _imagine(_ROWS, _WIDE, _NARROW, get_num_threads(), given)
+    _imagine(trajectories, tables, layers, (_WIDE, _NARROW), get_num_threads())
+
+
+class Units(NamedTuple):
+    """Activations that are not zero for a whole block of candidates."""
+
+    values: Floats
+    """``[units, columns]``, one after the other."""
+    numbers: npt.NDArray[np.int64]
+    """Number of each in its layer."""
+
+
+class TileStart(NamedTuple):
+    """Where a tile of outputs begins."""
+
+    weight: int
+    bias: int
+    unit: int
+    """Its first output's number in the layer."""
 
 
 @intrinsic
 def _tile(
     typingctx: Any,
-    out: Any,
-    row: Any,
-    first: Any,
-    weights: Any,
-    place: Any,
-    biases: Any,
-    line: Any,
-    inputs: Any,
-    order: Any,
-    count: Any,
+    layers: Any,
+    start: Any,
+    before: Any,
+    used: Any,
+    after: Any,
+    filled: Any,
     rectify: Any,
-    names: Any,
-    rows: Any,
-    vectors: Any,
+    size: Any,
 ) -> Any:
-    """``bias[line + r] + sum_k weights[place + order[k] R + r] inputs[k]``, all columns.
+    """``bias[r] + sum_k weights[numbers[k] R + r] values[k]``, all columns: a tile of outputs.
 
-    The sums over `count` inputs, of all columns and of as many rows as the tuple `rows` is long;
-    negative ones become zero if `rectify`, and NaN stays NaN. They follow each other in `out` from
-    `row` on, without the rectified rows that are zero in all columns, and their numbers, the first
-    of the tile's being `first`, in `names`. Returns the row after the last of them.
+    The sums over the first `used` units of `before`, for R rows of weights; `size` is a tuple of
+    two tuples, as long as a tile has rows and vectors, which is known when this is compiled.
+    Negative sums become zero if `rectify`, and NaN stays NaN. They follow each other in `after`
+    from unit `filled` on, without the rectified rows that are zero in all columns. Returns how many
+    units are filled then.
     """
+    rows, vectors = size.types
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        out_, row_, first_, weights_, place_, biases_, line_ = args[:7]
-        inputs_, order_, count_, rectify_, names_ = args[7:12]
+        layers_, start_, before_, used_, after_, filled_, rectify_, _ = args
+        (inputs, inputs_), (order, order_) = (
+            (before.types[n], builder.extract_value(before_, n)) for n in range(2)
+        )
+        (out, out_), (names, names_) = (
+            (after.types[n], builder.extract_value(after_, n)) for n in range(2)
+        )
+        place_, line_, first_ = (builder.extract_value(start_, n) for n in range(3))
         v = Vectors(context, builder, inputs.dtype)
-        index = row_.type
+        biases = v.field(layers, layers_, "biases")
+        index = filled_.type
         zero = ir.Constant(index, 0)
         width = ir.Constant(index, len(vectors) * LANES)
         height = ir.Constant(index, len(rows))
@@ -123,14 +141,14 @@ def _tile(
         totals = []
         for r in range(len(rows)):
             at = builder.add(line_, ir.Constant(index, r))
-            bias = v.splat(builder.load(v.pointer(biases, biases_, [at])))
+            bias = v.splat(builder.load(v.pointer(*biases, [at])))
             totals.append([cgutils.alloca_once(builder, v.vector) for _ in lanes])
             for total in totals[-1]:
                 builder.store(bias, total)
-        source = v.pointer(weights, weights_, [place_])
+        source = v.pointer(*v.field(layers, layers_, "weights"), [place_])
         table = v.pointer(inputs, inputs_, [zero, zero])
         places = v.pointer(order, order_, [zero])
-        with cgutils.for_range(builder, count_) as loop:
+        with cgutils.for_range(builder, used_) as loop:
             chosen = builder.load(builder.gep(places, [loop.index]))
             values = builder.gep(table, [builder.mul(loop.index, width)])
             loaded = [v.load(builder.gep(values, [lane])) for lane in lanes]
@@ -141,7 +159,7 @@ def _tile(
                     builder.store(v.fma(factor, value, builder.load(total)), total)
         nothing = v.constant(0.0)
         for r, sums in enumerate(totals):
-            target = v.pointer(out, out_, [row_, zero])
+            target = v.pointer(out, out_, [filled_, zero])
             seen = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [0] * LANES)
             for lane, total in zip(lanes, sums, strict=True):
                 value = builder.load(total)
@@ -153,114 +171,85 @@ def _tile(
                 # True for NaN too.
                 seen = builder.or_(seen, builder.fcmp_unordered("!=", value, nothing))
             number = builder.add(first_, ir.Constant(index, r))
-            builder.store(number, v.pointer(names, names_, [row_]))
+            builder.store(number, v.pointer(names, names_, [filled_]))
             bits = builder.bitcast(seen, ir.IntType(LANES))
             some = builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
             kept = builder.or_(some, builder.not_(rectify_))
-            row_ = builder.add(row_, builder.zext(kept, index))
-        return row_
+            filled_ = builder.add(filled_, builder.zext(kept, index))
+        return filled_
 
     whole = types.intp
-    given = (out, whole, whole, weights, whole, biases, whole, inputs, order, whole)
-    return whole(*given, types.boolean, names, rows, vectors), codegen
+    given = (layers, start, before, whole, after, whole, types.boolean, size)
+    return whole(*given), codegen
 
 
 @njit(cache=True)
-def _gather_used(rows: Any, total: int, count: int, order: Any) -> int:
-    """Move rows that are not zero in all of `count` columns to the front, with their numbers.
+def _gather_used(units: Any, total: int, count: int) -> int:
+    """Move units that are not zero in all of `count` columns to the front, with their numbers.
 
     Returns how many there are of the first `total`.
     """
+    values, numbers = units
     used = 0
     for row in range(total):
         some = False
         for c in range(count):
-            some |= rows[row, c] != 0  # NaN too
+            some |= values[row, c] != 0  # NaN too
         if some:
-            rows[used] = rows[row]
-            order[used] = row
+            values[used] = values[row]
+            numbers[used] = row
             used += 1
     return used
 
 
 @njit(cache=True)
 def _imagine_block(
-    start: int,
-    stop: int,
-    rows: Any,
-    vectors: Any,
-    states: Any,
-    actions: Any,
-    memories: Any,
-    weights: Any,
-    biases: Any,
-    inputs: Any,
-    tiles: Any,
-    scaling: Any,
-    limits: Any,
-    kind: int,
-    whole: Any,
-    real: Any,
+    start: int, stop: int, trajectories: Any, tables: Any, layers: Any, size: Any
 ) -> None:
-    """Imagine candidates ``start`` to ``stop``, which fit into `vectors`, to the horizon."""
-    height, columns = len(rows), len(vectors) * LANES
+    """Imagine candidates ``start`` to ``stop``, which fit into a tile's vectors, to the horizon."""
+    inputs, tiles = layers.inputs, layers.tiles
+    height, columns = len(size[0]), len(size[1]) * LANES
     widest = max(inputs.max(), tiles.max() * height)
+    before = Units(aligned_empty(widest, columns, layers.weights), np.empty(widest, np.int64))
+    after = Units(aligned_empty(widest, columns, layers.weights), np.empty(widest, np.int64))
     # Columns without a candidate hold zero inputs; their predictions are never read.
-    before, after = (
-        aligned_empty(widest, columns, weights),
-        aligned_empty(widest, columns, weights),
-    )
-    before[:], after[:] = 0, 0
-    order, names = np.empty(widest, np.int64), np.empty(widest, np.int64)
+    before.values[:], after.values[:] = 0, 0
     count = stop - start
-    for step in range(actions.shape[1]):
-        assemble_step(
-            start, count, step, states, actions, memories, scaling, kind, whole, real, before
-        )
-        used = _gather_used(before, inputs[0], count, order)
-        place = 0
-        line = 0
+    last = len(tiles) - 1
+    for step in range(trajectories.actions.shape[1]):
+        assemble_step(start, count, step, trajectories, tables, before.values)
+        used = _gather_used(before, inputs[0], count)
+        weight, bias = 0, 0
         for layer in range(len(tiles)):
             filled = 0
             for tile in range(tiles[layer]):
-                filled = _tile(
-                    after,
-                    filled,
-                    tile * height,
-                    weights,
-                    place,
-                    biases,
-                    line,
-                    before,
-                    order,
-                    used,
-                    layer < len(tiles) - 1,
-                    names,
-                    rows,
-                    vectors,
-                )
-                place += inputs[layer] * height
-                line += height
+                at = TileStart(weight, bias, tile * height)
+                filled = _tile(layers, at, before, used, after, filled, layer < last, size)
+                weight += inputs[layer] * height
+                bias += height
             # Rows that only fill the last tile are zero, but for what is not a number.
-            while layer < len(tiles) - 1 and filled and names[filled - 1] >= inputs[layer + 1]:
+            while layer < last and filled and after.numbers[filled - 1] >= inputs[layer + 1]:
                 filled -= 1
-            before, after, order, names, used = after, before, names, order, filled
-        advance_step(
-            start, count, step, states, actions, memories, before.T, limits, kind, whole, real
-        )
+            before, after, used = after, before, filled
+        advance_step(start, count, step, trajectories, tables, before.values.T)
 
 
 @njit(cache=True, parallel=True, fastmath=FAST)
-def _imagine(rows: Any, wide: Any, narrow: Any, threads: int, given: Any) -> None:
-    total = given[0].shape[0]
+def _imagine(trajectories: Any, tables: Any, layers: Any, widths: Any, threads: int) -> None:
+    wide, narrow = widths
+    total = trajectories.states.shape[0]
     count = (total + LANES - 1) // LANES
     blocks = (count + len(wide) - 1) // len(wide)
     # Even shares, and as many for every thread: they should end together.
     blocks = min(count, (blocks + threads - 1) // threads * threads)
+    # A parallel loop takes in no tuples that hold others: they are put together within.
+    centre, multiplier, read = tables.centre, tables.multiplier, tables.read
+    limits, memory = Limits(*tables.limits), MemoryTables(*tables.memory)
     for b in prange(blocks):
         start = b * count // blocks * LANES
         stop = min(total, (b + 1) * count // blocks * LANES)
+        step = StepTables(centre, multiplier, limits, memory, read)
         if stop - start > len(narrow) * LANES:
-            _imagine_block(start, stop, rows, wide, *given)
+            _imagine_block(start, stop, trajectories, step, layers, (_ROWS, wide))
         else:
-            _imagine_block(start, stop, rows, narrow, *given)
+            _imagine_block(start, stop, trajectories, step, layers, (_ROWS, narrow))

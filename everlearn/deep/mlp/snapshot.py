@@ -33,6 +33,7 @@ def model_state(model: MLPWorldModel) -> State:
         "memory": memory_facts(model),
         "still": still_fact(model),
         "strategy": _strategy_facts(model),
+        "seed": model.seed,
         "task": model.task,
         "steps": model.steps,
         "trainings": model.trainings,
@@ -58,6 +59,10 @@ def restore_model(
         raise InvalidInputError(
             f"the state was saved with strategy {meta['strategy']}, this model has "
             f"{_strategy_facts(model)}"
+        )
+    if meta["seed"] != model.seed:
+        raise InvalidInputError(
+            f"the state was saved with seed {meta['seed']}, this model has {model.seed}"
         )
     names = meta["frozen"] if meta["task"] is None else [*meta["frozen"], meta["task"]]
     if not all(isinstance(name, str) for name in names):

@@ -9,7 +9,6 @@ strategy that is told of boundaries consolidates there, and may empty the storag
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,13 +20,13 @@ from gymnasium import spaces
 
 from everlearn.deep.mlp.network import torch_threads
 from everlearn.deep.sac.learner import SACConfig, SoftActorCritic
-from everlearn.deep.strategies import STRATEGIES
-from everlearn.interfaces import FloatArray, Objective, Strategy
-from everlearn.planning.options import RUN_SETTINGS, flat_types, split_options
+from everlearn.deep.strategies import ElasticWeightConsolidation, as_strategy
+from everlearn.interfaces import AgentSpec, FloatArray, Objective, Strategy
 from everlearn.planning.rollout import action_bounds
 from everlearn.support.archive import load_archive, part_of, reading, save_archive
 from everlearn.support.checks import as_numbers, check_whole
 from everlearn.support.errors import InvalidInputError, NotReadyError, given
+from everlearn.support.settings import with_options
 from everlearn.support.threads import Threads
 from everlearn.world_model.inputs import ModelInputs
 from everlearn.world_model.memory import NoMemory
@@ -43,28 +42,31 @@ LARGEST = float(np.finfo(np.float32).max)
 """Of the numbers that networks and storage can hold."""
 
 
-def strategy_option_types(strategy: str) -> dict[str, Any]:
-    """Types of all settings that `SACAgent.for_env` takes with a strategy."""
-    return flat_types(SACConfig, STRATEGIES.get(strategy))
+STRATEGY_SETTINGS: dict[str, Strategy] = {
+    # The losses of an actor are those of values: the strength is that of Continual World.
+    "ewc": ElasticWeightConsolidation(strength=1e4),
+}
+"""Strategies whose settings differ here from their defaults."""
 
 
-def make(env: gymnasium.Env[Any, Any], strategy: str, **options: Any) -> SACAgent:
-    """Make an agent with the strategy of that name."""
-    return SACAgent.for_env(env, strategy, **options)
+def sac_agent(strategy: str | Strategy, config: SACConfig | None = None) -> AgentSpec:
+    """Return a model-free agent, to be registered or made.
 
+    Parameters
+    ----------
+    strategy
+        What keeps the networks from forgetting: a registered name, or a strategy with settings.
+    config
+        Other settings; its strategy is replaced.
+    """
+    if isinstance(strategy, str):
+        strategy = STRATEGY_SETTINGS.get(strategy, strategy)
+    chosen = replace(config or SACConfig(), strategy=as_strategy(strategy))
 
-def settings(env: gymnasium.Env[Any, Any], strategy: str, **options: Any) -> dict[str, Any]:
-    """All options with the values that an agent made from `options` has; not those of a run."""
-    chosen, config = _chosen(strategy, options)
-    table = {**chosen.settings(), **asdict(config)}
-    return {name: value for name, value in table.items() if name not in RUN_SETTINGS}
+    def make(env: gymnasium.Env[Any, Any], config: SACConfig, seed: int) -> SACAgent:
+        return SACAgent(env.observation_space, env.action_space, config, seed=seed)
 
-
-def _chosen(strategy: str, options: Mapping[str, Any]) -> tuple[Strategy, SACConfig]:
-    """Make the strategy and the config from one flat table."""
-    kind = STRATEGIES.get(strategy)
-    own, protecting = split_options(options, SACConfig, kind)
-    return kind(**protecting), SACConfig(**own)
+    return AgentSpec(make, chosen, f"soft actor-critic with the strategy {chosen.strategy.name}")
 
 
 class SACAgent:
@@ -74,40 +76,54 @@ class SACAgent:
     ----------
     observation_space, action_space
         One-dimensional Box spaces; that of actions has bounds.
-    strategy
-        What data it keeps and how actor and critics are protected from forgetting.
     config
         Settings.
+    seed
+        Fans out into weights, actions, minibatches and what the strategy draws.
+    threads
+        Threads of PyTorch; None takes what numba was given.
 
     Attributes
     ----------
     boundary_aware
         Whether it is told of tasks, by its strategy or its settings; others never see a name.
+    told, given
+        What it is told of tasks, and what it is given beside observations and rewards.
     steps, episodes
         Transitions learned from, and episodes begun.
     """
+
+    given: tuple[str, ...] = ()
 
     def __init__(
         self,
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
-        strategy: Strategy,
         config: SACConfig | None = None,
+        *,
+        seed: int = 0,
+        threads: int | None = None,
     ) -> None:
         self.observation_space = as_box(observation_space, "observation_space")
         self.action_space = as_box(action_space, "action_space")
-        self.strategy, self.config = strategy, config or SACConfig()
+        self.config = config or SACConfig()
+        self.seed, self.threads = seed, threads
+        strategy: Strategy = self.config.strategy
+        self.strategy = strategy
         capacity = strategy.settings().get("capacity", self.config.warm_up)
         if capacity < self.config.warm_up:
             raise InvalidInputError(
                 f"capacity is {capacity} and warm_up {self.config.warm_up}: that many are "
                 "never kept, and nothing would be learned; warm up with fewer"
             )
-        self.boundary_aware = strategy.boundary_aware or self.config.tells_tasks
+        by_name = strategy.task_dependent or self.config.tells_tasks
+        self.boundary_aware = strategy.boundary_aware or by_name
+        words = {"boundaries": self.boundary_aware, "name": by_name}
+        self.told = tuple(word for word, said in words.items() if said)
         # Bounds become [-1, 1]; observations without bounds are taken as they are.
         self._inputs = ModelInputs(self.observation_space, self.action_space, NoMemory(), 1.0, 1.0)
         self._low, self._high = action_bounds(self.action_space)
-        drawing, acting, training, keeping = np.random.SeedSequence(self.config.seed).spawn(4)
+        drawing, acting, training, keeping = np.random.SeedSequence(seed).spawn(4)
         self.learner = SoftActorCritic(
             self._inputs.observations,
             self._inputs.actions,
@@ -118,7 +134,7 @@ class SACAgent:
         self.storage = strategy.storage(self.learner.columns, keeping)
         self._acting = np.random.default_rng(acting)
         self._training = np.random.default_rng(training)
-        self._threads = Threads(self.config.threads)
+        self._threads = Threads(threads)
         self._policy = self.learner.policy()
         self.task: str | None = None
         self.tasks: list[str] = []
@@ -128,7 +144,12 @@ class SACAgent:
 
     @classmethod
     def for_env(
-        cls, env: gymnasium.Env[Any, Any], strategy: str = "perfect-memory", **options: Any
+        cls,
+        env: gymnasium.Env[Any, Any],
+        *,
+        seed: int = 0,
+        threads: int | None = None,
+        **options: Any,
     ) -> Self:
         """Make an agent for any Gymnasium environment with one-axis Box spaces.
 
@@ -136,13 +157,14 @@ class SACAgent:
         ----------
         env
             Its spaces are read.
-        strategy
-            Name of a registered strategy.
+        seed, threads
+            As above.
         options
-            Settings of the agent (`SACConfig`) and of its strategy that differ from the defaults,
-            such as ``seed=1``, ``hidden=100``, ``capacity=5000``.
+            Settings that differ from the defaults of `SACConfig`, such as ``hidden=100``,
+            ``strategy="coreset"`` or ``**{"strategy.capacity": 5000}``.
         """
-        return cls(env.observation_space, env.action_space, *_chosen(strategy, options))
+        config = with_options(SACConfig(), options)
+        return cls(env.observation_space, env.action_space, config, seed=seed, threads=threads)
 
     # Acting and learning ---------------------------------------------------------------
 
@@ -278,6 +300,7 @@ class SACAgent:
         meta = {
             "config": asdict(self.config),
             "strategy": self._strategy_facts(),
+            "seed": self.seed,
             "learner": learner_meta,
             "storage": storage_meta,
             "agent": {
@@ -300,7 +323,11 @@ class SACAgent:
             )
         arrays, meta = load_archive(path, KIND, VERSION)
         fresh = type(self)(
-            self.observation_space, self.action_space, self.strategy, replace(self.config)
+            self.observation_space,
+            self.action_space,
+            self.config,
+            seed=self.seed,
+            threads=self.threads,
         )
         with reading(path, "SAC agent"):
             fresh._restore(arrays, meta)
@@ -313,6 +340,10 @@ class SACAgent:
             raise InvalidInputError(
                 f"the state was saved with strategy {meta['strategy']}, this agent has "
                 f"{self._strategy_facts()}"
+            )
+        if meta["seed"] != self.seed:
+            raise InvalidInputError(
+                f"the state was saved with seed {meta['seed']}, this agent has {self.seed}"
             )
         facts = meta["agent"]
         for name in ("steps", "episodes"):

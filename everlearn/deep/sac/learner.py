@@ -26,7 +26,9 @@ from everlearn.deep.mlp.ensemble import DenseEnsemble, Workspace
 from everlearn.deep.mlp.network import adam, restore_weights, weights_state
 from everlearn.deep.sac.gaussian import SquashedGaussian, unit_information
 from everlearn.deep.sac.networks import Batch, Policy, Trained
+from everlearn.deep.strategies import STRATEGIES, PerfectMemory
 from everlearn.interfaces import State, Storage, Strategy
+from everlearn.support import settings
 from everlearn.support.archive import check_arrays, part_of
 from everlearn.support.checks import check_number, check_positive, check_whole
 from everlearn.support.errors import InvalidInputError
@@ -36,64 +38,50 @@ CRITICS = 2
 
 @dataclass(frozen=True)
 class SACConfig:
-    """Settings of a soft actor-critic.
-
-    Attributes
-    ----------
-    hidden, layers
-        Width and number of the hidden layers, of actor and critics alike.
-    learning_rate, batch
-        Of Adam, the same for all, and of its minibatches.
-    discount, target_rate
-        As in the equations above.
-    warm_up
-        Transitions that must be kept before anything is learned; until then actions are random.
-    update_every
-        Steps to an update.
-    bootstrap_through_success
-        Whether the value goes on where the environment ended the episode. In Continual Bench that
-        is success: cut off, solving a task would be worth less than lingering beside it. False
-        for an environment that ends an episode on a failure.
-    retraining
-        Updates at the end of a task, for a strategy that trains again after it.
-    protect_critics
-        Whether the strategy holds on to the critics' weights too, and not to the actor's alone.
-    task_identity, multi_head, max_tasks
-        Whether actor and critics are told the task, and whether each task has outputs of its own;
-        room for that many tasks. The policy sees the observation only unless one is on.
-    threads
-        Threads of PyTorch; None takes what numba was given.
-    seed
-        Fans out into weights, actions, minibatches and what the strategy draws.
-    """
+    """Settings of a soft actor-critic."""
 
     hidden: int = 256
+    """Width of the hidden layers, of actor and critics alike."""
     layers: int = 2
+    """Number of the hidden layers."""
     learning_rate: float = 3e-4
+    """Learning rate of Adam, the same for all networks."""
     batch: int = 256
+    """Rows of a minibatch."""
     discount: float = 0.99
+    """Weight of the value of the next state."""
     target_rate: float = 0.005
+    """How fast target networks follow."""
     warm_up: int = 1000
+    """Transitions kept before anything is learned; until then actions are random."""
     update_every: int = 1
+    """Steps to an update."""
     bootstrap_through_success: bool = True
+    """Whether the value goes on where the environment ended the episode.
+
+    In Continual Bench that is success: cut off, solving a task would be worth less than lingering
+    beside it. False for an environment that ends an episode on a failure.
+    """
     retraining: int = 5000
+    """Updates at the end of a task, for a strategy that trains again after it."""
     protect_critics: bool = False
+    """Whether the strategy protects the critics' weights too, and not the actor's alone."""
     task_identity: bool = False
+    """Whether actor and critics are told the task."""
     multi_head: bool = False
+    """Whether each task has outputs of its own."""
     max_tasks: int = 6
-    threads: int | None = None
-    seed: int = 0
+    """Tasks that there is room for, if networks are told the task."""
+    strategy: Any = settings.part(STRATEGIES, PerfectMemory())
+    """What data is kept, and how networks are protected from forgetting."""
 
     def __post_init__(self) -> None:
         for name in ("hidden", "layers", "batch", "warm_up", "update_every", "max_tasks"):
             check_whole(name, getattr(self, name), 1)
         check_whole("retraining", self.retraining, 0)
-        check_whole("seed", self.seed, 0)
         check_positive("learning_rate", self.learning_rate)
         check_number("discount", self.discount, 0.0, 1.0)
         check_number("target_rate", self.target_rate, 0.0, 1.0)
-        if self.threads is not None:
-            check_whole("threads", self.threads, 1)
         for name in (
             "bootstrap_through_success",
             "protect_critics",

@@ -2,19 +2,26 @@
 
 Everything here is numba code over plain arrays, in float32 or float64 as the arrays are.
 Notation: ``D`` cells, ``K`` active cells of one input, ``I`` inputs, followed by a constant
-one and padded to a multiple of `UNROLL`, ``L`` outputs padded to a multiple of `LANES`. A
-projection is a tuple: which inputs each of its rows reads, their factors, and how many they
-are (`LosseEncoding.set_projection`); gates are such rows, the first grid behind each gate (and
-one past the last), and their reach.
+one and padded to a multiple of `UNROLL`, ``L`` outputs padded to a multiple of `LANES`.
+
+A prediction is ``W^T phi(x)``: for each grid g of two dimensions, with ``u, v = (bins - 1)
+logistic(P_g x)``, the four rows of ``W`` around ``(u, v)`` are interpolated bilinearly. That is
+a few multiplications a number read, so memory is what costs time. Hence the order of loops: a
+block of candidates is small enough for its inputs and sums to stay in the nearest cache, and
+grid by grid all candidates of the block use the grid's rows of ``W`` while they are there too.
+Inputs lie feature by feature (candidates side by side, as a vector multiplies them all by one
+factor of ``P``), sums candidate by candidate (outputs side by side, as rows of ``W`` are).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit, prange
 
+from everlearn.interfaces import FloatArray
 from everlearn.online.kernels.simd import (
     add_grid,
     add_linear,
@@ -24,7 +31,15 @@ from everlearn.online.kernels.simd import (
     logistic_lanes,
     project_lanes,
 )
-from everlearn.world_model.step_kernels import FAST, advance_step, aligned_empty, assemble_step
+from everlearn.world_model.step_kernels import (
+    FAST,
+    Limits,
+    MemoryTables,
+    StepTables,
+    advance_step,
+    aligned_empty,
+    assemble_step,
+)
 from everlearn.world_model.vectors import LANES
 
 UNROLL = 2
@@ -38,6 +53,42 @@ PAIR = (0,) * 2
 
 SINGLE = (0,)
 """One vector, or one row."""
+
+
+class Projection(NamedTuple):
+    """Rows of a projection without their zeros."""
+
+    sources: npt.NDArray[np.int64]
+    """Inputs that each row reads, ``[R, most]``."""
+    factors: FloatArray
+    """What it multiplies them by, ``[R, most]``."""
+    counts: npt.NDArray[np.int64]
+    """How many there are, ``[R]``: a multiple of `UNROLL`."""
+
+
+class Gates(NamedTuple):
+    """Which grids count only near something: the last ones, gate by gate."""
+
+    distances: Projection
+    """Rows whose results are coordinates of a relative position, as many for each gate."""
+    firsts: npt.NDArray[np.int64]
+    """First grid behind each gate, and one past the last; just that if there are no gates."""
+    reach: np.floating[Any]
+    """Distance from which on a gate is closed."""
+
+
+class EncodingTables(NamedTuple):
+    """An encoding as the kernels read it."""
+
+    projection: Projection
+    """`grid_dim` rows for each grid."""
+    gates: Gates
+    bins: int
+    grid_dim: int
+    first_linear: int
+    """First input of the linear part; `inputs` if there is none."""
+    inputs: int
+    """Inputs with the constant and padding."""
 
 
 @njit(cache=True)
@@ -58,14 +109,12 @@ def _project(projection: Any, row: int, inputs: Any, out: Any, target: int, rows
 
     As many rows from `row` on as the tuple `rows` is long.
     """
-    sources, factors, counts = projection
-    count = counts[row]
     step = len(PANEL) * LANES
     wide = out.shape[1] // step * step
     for c in range(0, wide, step):
-        project_lanes(sources, factors, count, row, inputs, c, out, target, PANEL, rows)
+        project_lanes(projection, row, inputs, c, out, target, PANEL, rows)
     for c in range(wide, out.shape[1], LANES):
-        project_lanes(sources, factors, count, row, inputs, c, out, target, SINGLE, rows)
+        project_lanes(projection, row, inputs, c, out, target, SINGLE, rows)
 
 
 @njit(cache=True)
@@ -82,13 +131,13 @@ def _read_alike(projection: Any, row: int) -> bool:
 
 @njit(cache=True)
 def _locate_grid(
-    projection: Any, inputs: Any, grid: int, bins: int, position: Any, cells: Any, fractions: Any
+    encoding: Any, grid: int, inputs: Any, position: Any, cells: Any, fractions: Any
 ) -> None:
     """Lower edges ``cells[dim, c]`` and ``fractions[dim, c]`` past them, of every candidate."""
     for dim in range(cells.shape[0]):
-        _project(projection, grid * cells.shape[0] + dim, inputs, position, 0, SINGLE)
+        _project(encoding.projection, grid * cells.shape[0] + dim, inputs, position, 0, SINGLE)
         for c in range(0, position.shape[1], LANES):
-            locate_lanes(position[0], c, bins, cells[dim], fractions[dim])
+            locate_lanes(position[0], c, encoding.bins, cells[dim], fractions[dim])
 
 
 @njit(cache=True)
@@ -106,83 +155,71 @@ def _corner(corner: int, c: int, bins: int, cells: Any, fractions: Any) -> Any:
 
 @njit(cache=True)
 def _open_gate(gates: Any, gate: int, inputs: Any, used: int, position: Any, out: Any) -> bool:
-    """How far a gate is open for each candidate, ``out[c]`` in [0, 1]; False if for none."""
-    sources, factors, counts, firsts, reach = gates
-    axes = sources.shape[0] // (firsts.shape[0] - 1)
+    """How far a gate is open for each candidate, ``out[c]`` in [0, 1]; False if for none.
+
+    ``clip(2 (1 - distance / reach), 0, 1)``: open up to half the reach, closed beyond it.
+    """
+    axes = gates.distances.counts.shape[0] // (gates.firsts.shape[0] - 1)
     out[:] = 0
     for row in range(gate * axes, (gate + 1) * axes):
-        _project((sources, factors, counts), row, inputs, position, 0, SINGLE)
+        _project(gates.distances, row, inputs, position, 0, SINGLE)
         for c in range(used):
             out[c] += position[0, c] * position[0, c]
     zero, one = out.dtype.type(0), out.dtype.type(1)
     any_open = False
     for c in range(used):
         # NaN opens no gate; it reaches the prediction through the other grids.
-        share = (one + one) * (one - np.sqrt(out[c]) / reach)
+        share = (one + one) * (one - np.sqrt(out[c]) / gates.reach)
         out[c] = min(share, one) if share > zero else zero
         any_open |= out[c] > zero
     return any_open
 
 
 @njit(cache=True)
-def encode_block(
-    projection: Any,
-    gates: Any,
-    inputs: Any,
-    bins: int,
-    grid_dim: int,
-    linear: int,
-    indices: Any,
-    values: Any,
-) -> None:
+def encode_block(encoding: Any, inputs: Any, indices: Any, values: Any) -> None:
     """Active cells and their values of the inputs in the columns of ``inputs[I, padded N]``.
 
     A grid of `grid_dim` dimensions has ``2^grid_dim`` active cells, the corners around the
     location, each with the product of its one-dimensional weights, times how far the gate is
-    open that the grid is behind. The cells after the grids hold the inputs from number `linear`
-    on, as they are; those beyond the inputs are padding.
+    open that the grid is behind. The cells after the grids hold the inputs of the linear part, as
+    they are; those beyond the inputs are padding.
     """
+    bins, grid_dim = encoding.bins, encoding.grid_dim
     corners = 1 << grid_dim
+    grids = encoding.projection.counts.shape[0] // grid_dim
     position = np.empty((1, inputs.shape[1]), inputs.dtype)
     cells = np.empty((grid_dim, inputs.shape[1]), np.int32)
     fractions = np.empty((grid_dim, inputs.shape[1]), inputs.dtype)
-    for grid in range(projection[0].shape[0] // grid_dim):
-        _locate_grid(projection, inputs, grid, bins, position, cells, fractions)
+    for grid in range(grids):
+        _locate_grid(encoding, grid, inputs, position, cells, fractions)
         for c in range(indices.shape[0]):
             for corner in range(corners):
                 index, weight = _corner(corner, c, bins, cells, fractions)
                 indices[c, grid * corners + corner] = grid * bins**grid_dim + index
                 values[c, grid * corners + corner] = weight
-    grids = projection[0].shape[0] // grid_dim
-    firsts = gates[3]
+    firsts = encoding.gates.firsts
     for gate in range(firsts.shape[0] - 1):
-        _open_gate(gates, gate, inputs, indices.shape[0], position, fractions[0])
+        _open_gate(encoding.gates, gate, inputs, indices.shape[0], position, fractions[0])
         for c in range(indices.shape[0]):
             for k in range(firsts[gate] * corners, firsts[gate + 1] * corners):
                 values[c, k] *= fractions[0, c]
     for c in range(indices.shape[0]):
         for extra in range(indices.shape[1] - grids * corners):
-            k, i = grids * corners + extra, linear + extra
+            k, i = grids * corners + extra, encoding.first_linear + extra
             indices[c, k] = grids * bins**grid_dim + extra
             values[c, k] = inputs[i, c] if i < inputs.shape[0] else inputs.dtype.type(0)
 
 
 @njit(cache=True)
 def _add_planes(
-    projection: Any,
-    weights: Any,
-    inputs: Any,
-    first: int,
-    stop: int,
-    bins: int,
-    change: Any,
-    vectors: Any,
+    encoding: Any, weights: Any, vectors: Any, inputs: Any, first: int, stop: int, change: Any
 ) -> None:
     """Add what the two-dimensional grids `first` to `stop` predict.
 
     Grid by grid: the rows of one grid (81 x 32 floats in the paper) stay in the nearest
     cache while all candidates of the block use them.
     """
+    projection, bins = encoding.projection, encoding.bins
     count = inputs.shape[1]
     positions = np.empty((2, count), inputs.dtype)
     cells = np.empty(count, np.int32)
@@ -200,25 +237,18 @@ def _add_planes(
 
 @njit(cache=True)
 def _add_grids(
-    projection: Any,
-    weights: Any,
-    inputs: Any,
-    first: int,
-    stop: int,
-    bins: int,
-    grid_dim: int,
-    change: Any,
-    vectors: Any,
+    encoding: Any, weights: Any, vectors: Any, inputs: Any, first: int, stop: int, change: Any
 ) -> None:
     """Add what grids `first` to `stop` predict."""
+    bins, grid_dim = encoding.bins, encoding.grid_dim
     if grid_dim == 2:
-        _add_planes(projection, weights, inputs, first, stop, bins, change, vectors)
+        _add_planes(encoding, weights, vectors, inputs, first, stop, change)
         return
     position = np.empty((1, inputs.shape[1]), inputs.dtype)
     cells = np.empty((grid_dim, inputs.shape[1]), np.int32)
     fractions = np.empty((grid_dim, inputs.shape[1]), inputs.dtype)
     for grid in range(first, stop):
-        _locate_grid(projection, inputs, grid, bins, position, cells, fractions)
+        _locate_grid(encoding, grid, inputs, position, cells, fractions)
         start = grid * bins**grid_dim
         for c in range(inputs.shape[1]):
             for corner in range(1 << grid_dim):
@@ -228,156 +258,84 @@ def _add_grids(
 
 @njit(cache=True)
 def predict_block(
-    projection: Any,
-    gates: Any,
-    weights: Any,
-    inputs: Any,
-    used: int,
-    bins: int,
-    grid_dim: int,
-    linear: int,
-    change: Any,
-    vectors: Any,
+    encoding: Any, weights: Any, vectors: Any, inputs: Any, used: int, change: Any
 ) -> None:
     """``change[c] = W^T phi(inputs[:, c])`` for a block of candidates c, of which `used` count.
 
-    Grids behind a gate that is closed for all of them are not even looked at.
+    Grids behind a gate that is closed for all of them are not even looked at. `vectors` is a
+    tuple as long as a row of weights has vectors: kernels compile for that width.
     """
     count = inputs.shape[1]
-    grids = projection[0].shape[0] // grid_dim
-    firsts = gates[3]
+    firsts = encoding.gates.firsts
     change[:] = 0
-    _add_grids(projection, weights, inputs, 0, firsts[0], bins, grid_dim, change, vectors)
+    _add_grids(encoding, weights, vectors, inputs, 0, firsts[0], change)
     if firsts.shape[0] > 1:
         position = np.empty((1, count), inputs.dtype)
         share = np.empty(count, inputs.dtype)
         part = aligned_empty(count, weights.shape[1], weights)
         for gate in range(firsts.shape[0] - 1):
-            if not _open_gate(gates, gate, inputs, used, position, share):
+            if not _open_gate(encoding.gates, gate, inputs, used, position, share):
                 continue
             part[:] = 0
-            first, stop = firsts[gate], firsts[gate + 1]
-            _add_grids(projection, weights, inputs, first, stop, bins, grid_dim, part, vectors)
+            _add_grids(encoding, weights, vectors, inputs, firsts[gate], firsts[gate + 1], part)
             for c in range(used):
                 for o in range(change.shape[1]):
                     change[c, o] += share[c] * part[c, o]
-    start = grids * bins**grid_dim
-    add_linear(change, weights, start, inputs, linear, inputs.shape[0], vectors)
+    start = (
+        encoding.projection.counts.shape[0] // encoding.grid_dim * encoding.bins**encoding.grid_dim
+    )
+    add_linear(change, weights, start, inputs, encoding.first_linear, inputs.shape[0], vectors)
 
 
 @njit(cache=True, fastmath=FAST)
 def _imagine_block(
     start: int,
     stop: int,
-    states: Any,
-    actions: Any,
-    memories: Any,
-    projection: Any,
-    gates: Any,
-    rows: int,
-    scaling: Any,
+    trajectories: Any,
+    tables: Any,
+    encoding: Any,
     weights: Any,
-    bins: int,
-    grid_dim: int,
-    linear: int,
-    limits: Any,
-    kind: int,
-    whole: Any,
-    real: Any,
     vectors: Any,
 ) -> None:
     """Imagine candidates ``start`` to ``stop`` along the whole horizon."""
     count = stop - start
     # Padding lanes hold zero inputs; their predictions are never read.
     padded = (count + LANES - 1) // LANES * LANES
-    inputs = np.zeros((rows, padded), weights.dtype)
-    inputs[scaling.shape[1]] = 1
+    inputs = np.zeros((encoding.inputs, padded), weights.dtype)
+    inputs[tables.centre.shape[0]] = 1
     change = aligned_empty(padded, weights.shape[1], weights)
-    for step in range(actions.shape[1]):
-        assemble_step(
-            start,
-            count,
-            step,
-            states,
-            actions,
-            memories,
-            scaling,
-            kind,
-            whole,
-            real,
-            inputs,
-        )
-        predict_block(
-            projection,
-            gates,
-            weights,
-            inputs,
-            count,
-            bins,
-            grid_dim,
-            linear,
-            change,
-            vectors,
-        )
-        advance_step(
-            start,
-            count,
-            step,
-            states,
-            actions,
-            memories,
-            change,
-            limits,
-            kind,
-            whole,
-            real,
-        )
+    for step in range(trajectories.actions.shape[1]):
+        assemble_step(start, count, step, trajectories, tables, inputs)
+        predict_block(encoding, weights, vectors, inputs, count, change)
+        advance_step(start, count, step, trajectories, tables, change)
 
 
 @njit(cache=True, parallel=True, fastmath=FAST)
 def imagine(
-    states: Any,
-    actions: Any,
-    memories: Any,
-    projection: Any,
-    gates: Any,
-    rows: int,
-    scaling: Any,
-    weights: Any,
-    bins: int,
-    grid_dim: int,
-    linear: int,
-    limits: Any,
-    kind: int,
-    whole: Any,
-    real: Any,
-    vectors: Any,
-    block: int,
+    trajectories: Any, tables: Any, encoding: Any, weights: Any, vectors: Any, block: int
 ) -> None:
     """Fill ``states[N, 1:, S]`` from ``states[N, 0, S]`` along ``actions[N, H, A]``.
 
-    One parallel region for the whole horizon; ``memories[N, M]`` is advanced in place.
+    One parallel region for the whole horizon: threads take blocks of candidates, which need
+    nothing of each other, and meet once.
     """
-    total = states.shape[0]
+    total = trajectories.states.shape[0]
     blocks = (total + block - 1) // block
+    # A parallel loop takes in no tuples that hold others: they are put together within.
+    centre, multiplier, read = tables.centre, tables.multiplier, tables.read
+    limits, memory = Limits(*tables.limits), MemoryTables(*tables.memory)
+    projection, distances = Projection(*encoding.projection), Projection(*encoding.gates.distances)
+    firsts, reach = encoding.gates.firsts, encoding.gates.reach
+    bins, grid_dim = encoding.bins, encoding.grid_dim
+    first_linear, inputs = encoding.first_linear, encoding.inputs
     for b in prange(blocks):
+        gates = Gates(distances, firsts, reach)
         _imagine_block(
             b * block,
             min(total, (b + 1) * block),
-            states,
-            actions,
-            memories,
-            projection,
-            gates,
-            rows,
-            scaling,
+            trajectories,
+            StepTables(centre, multiplier, limits, memory, read),
+            EncodingTables(projection, gates, bins, grid_dim, first_linear, inputs),
             weights,
-            bins,
-            grid_dim,
-            linear,
-            limits,
-            kind,
-            whole,
-            real,
             vectors,
         )

@@ -14,10 +14,8 @@ from everlearn.world_model.vectors import LANES, Vectors
 @intrinsic
 def project_lanes(
     typingctx: Any,
-    sources: Any,
-    factors: Any,
-    count: Any,
-    feature: Any,
+    projection: Any,
+    row: Any,
     inputs: Any,
     column: Any,
     out: Any,
@@ -25,36 +23,38 @@ def project_lanes(
     panel: Any,
     rows: Any,
 ) -> Any:
-    """``out[first + r, c] = sum over k < count of factors[f, k] * inputs[sources[f, k], c]``.
+    """``out[first + r, c] = sum over k of factors[f, k] * inputs[sources[f, k], c]``.
 
-    For the rows ``f = feature + r`` of a projection, as many as the tuple `rows` is long, which
+    For the rows ``f = row + r`` of a projection, as many as the tuple `rows` is long, which
     must read the same inputs, and the columns c from `column` on, as many vectors of them as the
-    tuple `panel` is long: what is read serves all of them. `count` must be even: two sums run
-    side by side, because one alone would wait for its own result at every step.
+    tuple `panel` is long: what is read serves all of them. A row reads an even number of inputs:
+    two sums run side by side, because one alone would wait for its own result at every step.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        sources_, factors_, count_, feature_, inputs_, column_, out_, first_, _, _ = args
+        projection_, row_, inputs_, column_, out_, first_, _, _ = args
         v = Vectors(context, builder, inputs.dtype)
-        index = count_.type
+        index = row_.type
         zero, two = ir.Constant(index, 0), ir.Constant(index, 2)
         lanes = [ir.Constant(index, n * LANES) for n in range(len(panel))]
-        read = v.pointer(sources, sources_, [feature_, zero])
-        features = [builder.add(feature_, ir.Constant(index, n)) for n in range(len(rows))]
-        weights = [v.pointer(factors, factors_, [feature, zero]) for feature in features]
+        count = builder.load(v.pointer(*v.field(projection, projection_, "counts"), [row_]))
+        read = v.pointer(*v.field(projection, projection_, "sources"), [row_, zero])
+        numbers = [builder.add(row_, ir.Constant(index, n)) for n in range(len(rows))]
+        factors = v.field(projection, projection_, "factors")
+        weights = [v.pointer(*factors, [number, zero]) for number in numbers]
         base = v.pointer(inputs, inputs_, [zero, column_])
         stride = v.shape(inputs, inputs_, 1)
         sums = [
             [[cgutils.alloca_once_value(builder, v.constant(0.0)) for _ in range(2)] for _ in lanes]
             for _ in weights
         ]
-        for total in (one for row in sums for pair in row for one in pair):
+        for total in (one for line in sums for pair in line for one in pair):
             builder.store(v.constant(0.0), total)
-        with cgutils.for_range(builder, builder.udiv(count_, two)) as loop:
+        with cgutils.for_range(builder, builder.udiv(count, two)) as loop:
             for i in range(2):
                 k = builder.add(builder.mul(loop.index, two), ir.Constant(index, i))
-                row = builder.load(builder.gep(read, [k]))
-                line = builder.gep(base, [builder.mul(row, stride)])
+                source = builder.load(builder.gep(read, [k]))
+                line = builder.gep(base, [builder.mul(source, stride)])
                 loaded = [v.load(builder.gep(line, [lane])) for lane in lanes]
                 for place, totals in zip(weights, sums, strict=True):
                     weight = v.splat(builder.load(builder.gep(place, [k])))
@@ -68,18 +68,7 @@ def project_lanes(
                 v.store(total, builder.gep(place, [lane]))
         return context.get_dummy_value()
 
-    signature = types.void(
-        sources,
-        factors,
-        types.intp,
-        types.intp,
-        inputs,
-        types.intp,
-        out,
-        types.intp,
-        panel,
-        rows,
-    )
+    signature = types.void(projection, types.intp, inputs, types.intp, out, types.intp, panel, rows)
     return signature, codegen
 
 

@@ -1,0 +1,49 @@
+"""The settings that the agents ``oa`` and ``oa-paper`` stand for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+
+from everlearn.interfaces import EnvironmentFacts
+from everlearn.online.config import OnlineModelConfig
+from everlearn.planning.cem import CEMConfig
+from everlearn.planning.config import ObjectiveConfig, ObservationConfig, PlanningAgentConfig
+from everlearn.planning.escape import EscapeConfig
+from everlearn.world_model.memory import MotionMemoryConfig
+
+OA_PAPER = PlanningAgentConfig()
+"""The paper as written: the defaults of all parts are the paper's."""
+
+OA_GENERAL = replace(OA_PAPER, model=OnlineModelConfig(ridge=1.0))
+"""``oa`` where nothing is known of the environment but its spaces."""
+
+OA = PlanningAgentConfig(
+    model=OnlineModelConfig(
+        bins=5,
+        ridge=10.0,
+        solve_every=500,
+        linear=True,
+        local_grids=0.8,
+        local_gain=60.0,
+        local_reach=0.3,
+    ),
+    memory=MotionMemoryConfig(object_gain=0.0),
+    planner=CEMConfig(candidates=200, horizon=25, discount=0.95, final_weight=10.0),
+    escape=EscapeConfig(patience=30, progress=0.05),
+    objective=ObjectiveConfig(success_bonus=10.0),
+    observation=ObservationConfig(rest=True),
+)
+"""``oa`` where an environment declares what it commands, and its hand and objects.
+
+docs/tuning.md has what each difference from the paper is worth.
+"""
+
+
+def oa_config(env: gymnasium.Env[Any, Any]) -> PlanningAgentConfig:
+    """Return the settings of the agent ``oa`` in `env`."""
+    facts = EnvironmentFacts.of(env)
+    known = facts.commanded_position is not None and facts.bodies is not None
+    return OA if known else OA_GENERAL

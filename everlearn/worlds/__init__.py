@@ -1,0 +1,80 @@
+"""Worlds: what can be run. Continual Bench, Gymnasium, the dm_control suite, and yours.
+
+A name is that of a registered world (``continual-bench``), or of a family of worlds and what the
+family calls one of them (``gym:Pendulum-v1``, ``dm_control:cartpole-swingup``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from everlearn.interfaces import World
+from everlearn.registry import Registry
+from everlearn.support.errors import InvalidInputError, UnknownNameError, given
+from everlearn.worlds.environments import Environments
+
+Family = Callable[[str], World]
+"""Makes the world that a family calls by this name."""
+
+WORLDS: Registry[World | Family] = Registry("world")
+
+
+def register_world(name: str, world: World | Family, *, replace: bool = False) -> None:
+    """Add a world, or a family of worlds, under a name.
+
+    Parameters
+    ----------
+    name
+        What ``--world`` calls it.
+    world
+        An object with the attributes and methods of `everlearn.interfaces.World`; or a function
+        that makes one from what follows the colon of ``--world NAME:...``.
+    replace
+        Take the name over from a world that has it already.
+    """
+    if not isinstance(world, World) and not callable(world):
+        raise InvalidInputError(
+            f"world {name!r} is {given(world)}; expected name, tasks, measure, max_steps, make and "
+            "objective of everlearn.interfaces.World, or a function that makes such a world"
+        )
+    WORLDS.register(name, world, replace=replace)
+
+
+def world_named(name: str) -> World:
+    """Return the world that `name` stands for."""
+    family, colon, member = name.partition(":")
+    world = WORLDS.get(family)
+    if isinstance(world, World):
+        if colon:
+            raise UnknownNameError(
+                f"world {family!r} is one world; write it without {':' + member!r}"
+            )
+        return world
+    if not member:
+        raise UnknownNameError(f"world {family!r} is a family; write one of it as {family}:NAME")
+    return world(member)
+
+
+def _continual_bench() -> World:
+    from everlearn.worlds.continual_bench import ContinualBenchWorld
+
+    return ContinualBenchWorld()
+
+
+def _gymnasium() -> Family:
+    from everlearn.worlds.gymnasium import GymnasiumWorld
+
+    return GymnasiumWorld
+
+
+def _dm_control() -> Family:
+    from everlearn.worlds.dm_control import DMControlWorld
+
+    return DMControlWorld
+
+
+WORLDS.register_lazy("continual-bench", _continual_bench)
+WORLDS.register_lazy("gym", _gymnasium)
+WORLDS.register_lazy("dm_control", _dm_control)
+
+__all__ = ["WORLDS", "Environments", "Family", "register_world", "world_named"]
