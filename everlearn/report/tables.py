@@ -33,10 +33,14 @@ PERIOD_COLUMNS = {
     "before": "before training",
     "after": "after its period",
     "end": "at the end",
+    "bursts": "bursts",
     "steps": "steps",
     "seconds": "minutes",
 }
 """Of `summary.period_scores`, and what stands above them."""
+
+PLAIN_MEANS = {"bursts": 1, "steps": 1, "seconds": 1 / 60}
+"""Those that are neither shares nor returns, and the unit in which they are shown."""
 
 UNFINISHED = "so far"
 MISSING = "-"
@@ -249,10 +253,9 @@ def period_table(study: Study, resampling: Resampling) -> Table:
                 known = [run[name][word] for run in runs if not math.isnan(run[name][word])]
                 if not known:
                     cells.append(MISSING)
-                elif word == "steps":
-                    cells.append(f"{sum(known) / len(known):.0f}")
-                elif word == "seconds":
-                    cells.append(f"{sum(known) / len(known) / 60:.1f}")
+                elif word in PLAIN_MEANS:
+                    mean = sum(known) / len(known) * PLAIN_MEANS[word]
+                    cells.append(f"{mean:.0f}" if mean >= 100 else f"{mean:.1f}")
                 else:
                     cells.append(_mean(estimate([[value] for value in known], resampling), success))
             rows.append((method.label, str(len(runs)), name, *cells))
@@ -260,9 +263,9 @@ def period_table(study: Study, resampling: Resampling) -> Table:
     headings = ("method", "seeds", "task", training, *list(PERIOD_COLUMNS.values())[1:])
     unit = "In percent" if success else "Returns"
     note = (
-        f"{unit}: mean ± standard error over finished runs. Before "
-        "training, after its period, at the end: evaluated with learning off. Steps and minutes "
-        "are those of training in the period, mean over runs."
+        f"{unit}: mean ± standard error over finished runs. Before training, after its period, at "
+        "the end: evaluated with learning off. Bursts: escape bursts in an episode of the last "
+        "evaluation. Steps and minutes: training in the period. These are means over runs."
     )
     return Table("periods", "Periods of training", headings, tuple(rows), note)
 
@@ -297,11 +300,16 @@ def percent(share: float) -> str:
     return f"{round(100 * share, 1) + 0.0:.1f}"
 
 
-def shown(value: float, as_percent: bool) -> str:
-    """Return a number as tables write it: a share in percent, a return with four digits."""
+def shown(value: float, as_percent: bool, scale: float | None = None) -> str:
+    """Return a number as tables write it: a share in percent, a return with about four digits.
+
+    `scale` is the number whose digits count, where a standard error stands beside its mean.
+    """
     if as_percent:
         return percent(value)
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value + 0.0:.4g}"
+    size = abs(value if scale is None else scale)
+    digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3
+    return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def _signed(value: float, as_percent: bool) -> str:
@@ -341,7 +349,7 @@ def _mean(values: Estimate, as_percent: bool) -> str:
     mean = shown(values.mean, as_percent)
     if math.isnan(values.standard_error):
         return mean
-    return f"{mean} ± {shown(values.standard_error, as_percent)}"
+    return f"{mean} ± {shown(values.standard_error, as_percent, values.mean)}"
 
 
 def to_markdown(table: Table) -> str:

@@ -137,7 +137,8 @@ def period_scores(run: RunRecord) -> dict[str, Scores]:
     dict
         ``training``: share of its episodes that were solved, or their mean return; ``before``,
         ``after``, ``end``: the evaluation just before its period, just after it, and at the end of
-        the run; ``steps`` and ``seconds`` of its training. NaN where the run does not say.
+        the run; ``bursts``: escape bursts in an episode of the evaluation at the end; ``steps`` and
+        ``seconds`` of its training. NaN where the run does not say.
     """
     config, table = run.config, run.evaluations
     column = "success" if config.measures_success else "return"
@@ -158,7 +159,16 @@ def period_scores(run: RunRecord) -> dict[str, Scores]:
             for word, time in times.items()
         }
         scores[name] = {word: values[name] for word, values in by_entry.items()} | evaluated
+        scores[name]["bursts"] = _bursts_at_end(run, task)
     return scores
+
+
+def _bursts_at_end(run: RunRecord, task: str) -> float:
+    columns = run.columns["eval"]
+    if "bursts" not in columns:
+        return math.nan
+    rows = (columns["episode"] == run.config.episodes) & (columns["task"] == task)
+    return float(columns["bursts"][rows][-1]) if rows.any() else math.nan
 
 
 def periods(
