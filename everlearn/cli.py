@@ -166,6 +166,7 @@ class Sweep:
             "tasks": self.tasks,
             "episodes_per_task": self.episodes_per_task,
             "snapshot_seconds": self.snapshot_seconds,
+            "imports": self.import_ or None,  # else those of the config file
         }
         jobs = sweep_jobs(
             self.agents,
@@ -177,7 +178,6 @@ class Sweep:
             preset=self.preset,
             config=self.config,
             options=self.option,
-            imports=self.import_,
             **{name: value for name, value in settings.items() if value is not None},
         )
         result = run_sweep(
@@ -434,6 +434,9 @@ class List:
 
     def __call__(self) -> None:
         """Print the lists."""
+        from everlearn.registry import load_plugins
+
+        load_plugins(self.import_)
         if self.agent is not None:
             self._print_options(self.agent)
             return

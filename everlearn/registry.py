@@ -155,7 +155,7 @@ def _import(name: str, what: str) -> None:
         sys.path.append(here)  # last, so that nothing installed is hidden by it
     try:
         importlib.import_module(name)
-    except Exception as error:  # whatever a user's module raises, the user is told
+    except (Exception, SystemExit) as error:  # whatever a user's module raises, the user is told
         raise InvalidInputError(
             f"{what} cannot be imported: {type(error).__name__}: {error}"
         ) from error

@@ -10,12 +10,13 @@ from pathlib import Path
 from queue import Empty
 from typing import Any, NamedTuple
 
-from everlearn.interfaces import Agent
-from everlearn.planning.episode import run_episode
+from everlearn.interfaces import Agent, World
+from everlearn.planning.episode import Episode, run_episode
 from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
 from everlearn.runs.evaluators import EvaluatorLostError, Evaluators, Outcomes, Unit
 from everlearn.runs.heldout import HORIZON, Episodes, model_error
+from everlearn.support.errors import InvalidInputError
 from everlearn.worlds import Environments, world_named
 
 POLL = 0.1
@@ -185,11 +186,11 @@ class Evaluator:
             max_steps=self.config.max_steps,
             on_step=partial(self._after_step, film),
         )
-        solved = result.success
+        success = solved(self.world, task, result)
         if film is not None and self._videos is not None:
-            how = "played" if solved is None else "solved" if solved else "failed"
+            how = "played" if success is None else "solved" if success else "failed"
             film.write(self._videos / f"{task}-{episode + 1:02d}-{how}.mp4")
-        score = result.total_reward if self.world.measure == "return" else float(bool(solved))
+        score = result.total_reward if success is None else float(success)
         return Outcome(score, getattr(copy, "bursts", None))
 
     def model_lines(self, agent: Any, tasks: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -225,6 +226,18 @@ class Evaluator:
             raise StoppedError
         if film is not None:
             film()
+
+
+def solved(world: World, task: str, episode: Episode) -> bool | None:
+    """Return whether `task` was solved; None in a world that measures returns."""
+    if world.measure == "return":
+        return None
+    if episode.success is None:
+        raise InvalidInputError(
+            f"world {world.name!r} measures success, but its environment of {task!r} does not say "
+            "info['success'] at the last step; add it there, or let the world measure 'return'"
+        )
+    return episode.success
 
 
 def _ready(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from everlearn.interfaces import FloatArray
+from everlearn.runs import snapshots
 from everlearn.runs.config import RunConfig
 from everlearn.runs.machine import environment_facts
 from everlearn.runs.metrics_file import (
@@ -201,6 +202,12 @@ def check_folder(
         raise InvalidInputError(
             f"{path} holds a run with other settings ({'; '.join(differences)}); give those to "
             f"resume it, another folder{advice}, or --fresh to start over"
+        )
+    begun = (path / METRICS).exists() and (path / METRICS).stat().st_size > 0
+    if longer and begun and not snapshots.names(path / CHECKPOINTS):
+        raise InvalidInputError(
+            f"{path} has no snapshot from which the run could be extended; give another folder, or "
+            "--fresh to start over"
         )
     return stored
 

@@ -28,7 +28,7 @@ from everlearn.planning.episode import run_episode
 from everlearn.registry import load_plugins
 from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
-from everlearn.runs.evaluate import Evaluator, StoppedError
+from everlearn.runs.evaluate import Evaluator, StoppedError, solved
 from everlearn.runs.evaluators import evaluator_threads, evaluators_for
 from everlearn.runs.folder import RunFolder, open_run
 from everlearn.runs.listeners import Listener, Listeners, listeners_for
@@ -89,6 +89,8 @@ def execute(
     """
     check_threads(config.threads)
     environments, agent, settings = make(config)
+    for task in dict.fromkeys(config.tasks):
+        environments.of(task)  # what cannot be made is refused now, not at the switch to it
     config = dataclasses.replace(
         config,
         resolved=values_of(settings),
@@ -114,11 +116,19 @@ def make(config: RunConfig) -> tuple[Environments, Agent, Any]:
     spec = AGENTS.get(config.agent)
     settings = with_options(spec.settings(env), config.agent_options)
     agent = spec.make(env, settings, schedule.agent_seed(config))
-    if not hasattr(agent, "evaluation_copy"):
-        raise InvalidInputError(
-            f"agent {config.agent!r} has no evaluation_copy(seed) and cannot be evaluated; add it"
-        )
+    for name in _AGENT_PARTS:
+        if not hasattr(agent, name):
+            raise InvalidInputError(
+                f"agent {config.agent!r} ({type(agent).__name__}) has no {name!r}, which runs "
+                "need; add it as everlearn.interfaces.Agent says"
+            )
     return environments, agent, settings
+
+
+_AGENT_PARTS = (
+    *("boundary_aware", "begin_task", "begin_episode", "act", "observe"),
+    *("evaluation_copy", "save", "load"),
+)
 
 
 def _words(agent: Agent, attribute: str, default: tuple[str, ...]) -> tuple[str, ...]:
@@ -219,7 +229,7 @@ class _Runner:
             "episode": done,
             "step": steps,
             "task": task,
-            "success": episode.success if self.world.measure == "success" else None,
+            "success": solved(self.world, task, episode),
             "length": episode.length,
             "return": episode.total_reward,
             "seconds": round(episode.seconds, 4),
@@ -300,12 +310,14 @@ class _Runner:
             self.listeners.message(f"resuming after episode {state.episode}")
         kept = [line for line, end in zip(lines, ends, strict=True) if end <= snapshot.offset]
         if state.evaluated and self._due(state.episode):
-            self.known = frozenset(
+            evaluated = frozenset(
                 line["task"]
                 for line in kept
                 if line["kind"] == "eval" and line["episode"] == state.episode
             )
-            complete = self.known.issuperset(schedule.evaluated_tasks(self.config, state.episode))
+            complete = evaluated.issuperset(schedule.evaluated_tasks(self.config, state.episode))
+            # Only this evaluation knows them: the next one is about all tasks again.
+            self.known = frozenset() if complete else evaluated
             state = dataclasses.replace(state, evaluated=complete)
         return state, snapshot.offset, kept
 

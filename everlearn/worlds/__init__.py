@@ -7,6 +7,7 @@ family calls one of them (``gym:Pendulum-v1``, ``dm_control:cartpole-swingup``).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from everlearn.interfaces import World
 from everlearn.registry import Registry
@@ -44,7 +45,8 @@ def world_named(name: str) -> World:
     """Return the world that `name` stands for."""
     family, colon, member = name.partition(":")
     world = WORLDS.get(family)
-    if isinstance(world, World):
+    # A class of worlds has their attributes too, but is a function that makes one.
+    if isinstance(world, World) and not isinstance(world, type):
         if colon:
             raise UnknownNameError(
                 f"world {family!r} is one world; write it without {':' + member!r}"
@@ -52,7 +54,13 @@ def world_named(name: str) -> World:
         return world
     if not member:
         raise UnknownNameError(f"world {family!r} is a family; write one of it as {family}:NAME")
-    return world(member)
+    made = cast("Family", world)(member)
+    if not isinstance(made, World):
+        raise InvalidInputError(
+            f"world {name!r} is {given(made)}; expected name, tasks, measure, max_steps, make and "
+            "objective of everlearn.interfaces.World"
+        )
+    return made
 
 
 def _continual_bench() -> World:

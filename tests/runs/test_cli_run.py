@@ -12,7 +12,8 @@ from everlearn.runs.loop import RunResult
 from everlearn.runs.snapshots import RunState
 
 SMALL = ["--agent", "scripted", "--tasks", "window-close,button-press", "--episodes-per-task", "2"]
-SMALL += ["--max-steps", "100", "--evaluate-every", "0", "--evaluate-at-switches", "1"]
+SMALL += ["--max-steps", "100", "--evaluation.every", "0"]
+SMALL += ["--evaluation.boundary-episodes", "1"]
 SMALL += ["--threads", "1", "--quiet"]
 
 
@@ -38,8 +39,11 @@ def test_run_resume_eval_list(tmp_path, capsys):
     capsys.readouterr()
 
     main(["eval", str(out), "--episodes", "1", "--json"])
-    rates = {"window-close": 1.0, "button-press": 1.0}
-    assert json.loads(capsys.readouterr().out)["success_rate"] == rates
+    said = json.loads(capsys.readouterr().out)
+    assert said["episode"] == 4
+    assert said["results"] == {
+        task: {"success_rate": 1.0, "episodes": 1} for task in ("window-close", "button-press")
+    }
     main(["eval", str(out), "--episodes", "1", "--tasks", "door-open"])
     assert "door-open" in capsys.readouterr().out
 
@@ -67,13 +71,18 @@ def test_a_run_from_saved_json_with_single_tasks(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "right"),
     [
-        (["--agent", "ao"], "known: oa,"),
+        (["--agent", "ao"], "Did you mean 'oa'?"),
         (["--tasks", "door"], "door-open"),
         (["--preset", "quik"], "quick"),
-        (["--option", "rigde=1"], "ridge"),
-        (["--option", "ridge"], "name=value"),
+        (["--option", "model.rigde=1"], "Did you mean 'model.ridge'?"),
+        (["--option", "planer.horizon=3"], "Did you mean 'planner.horizon'?"),
+        (["--option", "horizon=3"], "Did you mean 'planner.horizon'?"),
+        (["--option", "model.ridge"], "name=value"),
         (["--episodes-per-task", "0"], "at least 1"),
-        (["--episodes-per-task", "ten"], "--episodes-per-task"),
+        (["--episodes-per-task", "ten"], "--episodes-per-task: expected a whole number, got 'ten'"),
+        (["--seed", "abc"], "--seed: expected a whole number, got 'abc'"),
+        (["--world", "continual"], "Did you mean 'continual-bench'?"),
+        (["--world", "gym"], "gym:NAME"),
         (["--config", "none.json"], "none.json"),
         (["--agnet", "oa"], "--agent"),
     ],
@@ -94,11 +103,11 @@ def test_a_run_this_version_cannot_read_does_not_hide_the_others(tmp_path, capsy
     for name in ("good", "newer"):
         main(["run", *SMALL, "--agent", "random", "--out", str(tmp_path / name)])
     path = tmp_path / "newer" / "config.json"
-    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+    path.write_text(path.read_text().replace('"version": 2', '"version": 3'))
     main(["list", "--runs", str(tmp_path)])
     text = capsys.readouterr().out
     assert "good: random" in text
-    assert "version 2" in text
+    assert "version 3" in text
 
 
 def test_a_stopped_run_says_so_and_exits_as_signals_do(tmp_path, capsys, monkeypatch):
@@ -107,7 +116,7 @@ def test_a_stopped_run_says_so_and_exits_as_signals_do(tmp_path, capsys, monkeyp
     with pytest.raises(SystemExit) as end:
         main(["run", *SMALL, "--out", os.fspath(tmp_path / "run")])
     assert end.value.code == 128 + signal.SIGTERM
-    assert "stopped after episode 3; the same command goes on" in capsys.readouterr().out
+    assert "stopped after episode 3; the same command resumes" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["run", "eval", "list"])

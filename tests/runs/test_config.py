@@ -8,19 +8,21 @@ import pytest
 from everlearn.agents import AGENTS
 from everlearn.continual_bench import PAPER_TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.planning.options import MANIPULATION
+from everlearn.planning.presets import OA
+from everlearn.runs.command import command_for
 from everlearn.runs.config import EvaluationSchedule, RunConfig
 from everlearn.runs.loop import execute
-from everlearn.runs.options import (
-    check_options,
-    option_types,
-    parse_options,
-    resolved_options,
-)
-from everlearn.runs.presets import PRESETS, compose_config, preset_config
+from everlearn.runs.presets import PRESETS, checked, compose_config, preset_config
 from everlearn.runs.reload import load_run
 from everlearn.support.errors import EverlearnError, InvalidInputError, UnknownNameError
+from everlearn.support.settings import options_of, values_of, with_options
 from tests.runs.worker import tiny
+
+
+def resolved_options(agent, options):
+    """All options of an agent in Continual Bench, by path."""
+    settings = AGENTS.get(agent).settings(ContinualBenchEnv("door-open"))
+    return values_of(with_options(settings, options))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -28,7 +30,17 @@ from tests.runs.worker import tiny
 def test_every_preset_of_every_agent_survives_json(preset, agent):
     config = preset_config(preset, agent, seed=7)
     assert RunConfig.from_json(config.to_json()) == config
-    check_options(agent, config.options)
+    assert checked(config) == config
+
+
+def test_the_preset_with_noise_is_the_paper_with_other_resets():
+    plain, noisy = preset_config("paper", seed=3), preset_config("paper-noise", seed=3)
+    assert (plain.reset_noise, noisy.reset_noise) == (0.0, 0.03)
+    assert plain.differences(noisy) == [
+        'preset: "paper" and now "paper-noise"',
+        "reset_noise: 0.0 and now 0.03",
+    ]
+    assert command_for(noisy) == "everlearn run --agent oa --preset paper-noise --seed 3"
 
 
 def test_the_paper_preset_is_the_papers_protocol():
@@ -40,8 +52,8 @@ def test_the_paper_preset_is_the_papers_protocol():
 
 
 def test_a_config_from_a_newer_version_is_refused():
-    values = {**json.loads(RunConfig().to_json()), "version": 2}
-    with pytest.raises(InvalidInputError, match=r"version 2.*newer everlearn"):
+    values = {**json.loads(RunConfig().to_json()), "version": 3}
+    with pytest.raises(InvalidInputError, match=r"version 3.*newer everlearn"):
         RunConfig.from_json(json.dumps(values))
 
 
@@ -49,22 +61,26 @@ def test_a_config_from_a_newer_version_is_refused():
     ("change", "error"),
     [
         ({"epsiodes": 3}, UnknownNameError),
-        ({"agent": "ao"}, UnknownNameError),
-        ({"tasks": ["door"]}, UnknownNameError),
+        ({"agent": ""}, InvalidInputError),
+        ({"agent": 3}, InvalidInputError),
+        ({"world": None}, InvalidInputError),
+        ({"tasks": [3]}, InvalidInputError),
+        ({"imports": "mine"}, InvalidInputError),
+        ({"told": "boundaries"}, InvalidInputError),
+        ({"measure": "speed"}, InvalidInputError),
         ({"tasks": []}, InvalidInputError),
         ({"tasks": "door-open"}, InvalidInputError),
         ({"episodes_per_task": 0}, InvalidInputError),
         ({"episodes_per_task": 2.5}, InvalidInputError),
-        ({"max_steps": 501}, InvalidInputError),
+        ({"max_steps": 0}, InvalidInputError),
         ({"seed": -1}, InvalidInputError),
         ({"seed": True}, InvalidInputError),
         ({"threads": 0}, InvalidInputError),
         ({"evaluators": 0}, InvalidInputError),
         ({"evaluators": 1.5}, InvalidInputError),
-        ({"reset_noise": 1.0}, InvalidInputError),
+        ({"reset_noise": -1.0}, InvalidInputError),
         ({"snapshot_seconds": -1}, InvalidInputError),
         ({"record": "yes"}, InvalidInputError),
-        ({"options": {"seed": 3}}, InvalidInputError),
         ({"options": [1]}, InvalidInputError),
         ({"evaluation": 3}, InvalidInputError),
         ({"evaluation": {"evry": 3}}, UnknownNameError),
@@ -88,9 +104,15 @@ def test_what_is_no_config_is_refused(text):
     "config",
     [
         tiny(options={"noise": 1.0}),
-        tiny("oa", options={"featurs": 10}),
-        tiny("oa", options={"features": "ten"}),
-        tiny("oa", options={"elites": 20, "candidates": 10}),
+        tiny("ao"),
+        tiny(world="continual"),
+        tiny(tasks=("door",)),
+        tiny(reset_noise=1.0),
+        tiny("oa", options={"features": 10}),
+        tiny("oa", options={"model.featurs": 10}),
+        tiny("oa", options={"model.features": "ten"}),
+        tiny("oa", options={"planner.elites": 20, "planner.candidates": 10}),
+        tiny("oa", options={"seed": 3}),
         tiny("scripted", options={"noise": -1.0}),
         tiny(threads=10_000),
         tiny(wandb=True),
@@ -102,41 +124,24 @@ def test_a_run_that_cannot_start_creates_nothing(config, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_options_are_read_as_their_types():
-    words = ["ridge=1", "features=20", "clip=false", "memory=none", "deadline_ms=none"]
-    options = parse_options("oa", [*words, "planner=cem"])
-    assert options == {
-        "ridge": 1.0,
-        "features": 20,
-        "clip": False,
-        "memory": "none",
-        "deadline_ms": None,
-        "planner": "cem",
-    }
-    assert isinstance(options["ridge"], float)
-    assert parse_options("scripted", ["noise=0.5"]) == {"noise": 0.5}
-    assert option_types("random") == {}
-
-
-@pytest.mark.parametrize(
-    "word", ["ridge", "features=1.5", "clip=1", "precision=float16", "ridge=", "deadline_ms=soon"]
-)
-def test_options_that_do_not_fit_are_refused(word):
-    with pytest.raises(InvalidInputError, match=word.partition("=")[0]):
-        parse_options("oa", [word])
-
-
-def test_an_unknown_option_names_the_right_one():
-    with pytest.raises(UnknownNameError, match="Did you mean 'ridge'"):
-        parse_options("oa", ["rigde=1"])
+def test_names_are_looked_up_when_a_run_is_made_and_not_before():
+    config = tiny("nobody", world="nowhere", tasks=("nothing",), options={"x.y": [1]})
+    assert RunConfig.from_json(config.to_json()) == config
+    with pytest.raises(UnknownNameError, match="unknown agent 'nobody'"):
+        checked(config)
+    with pytest.raises(UnknownNameError, match="unknown world 'nowhere'"):
+        checked(dataclasses.replace(config, agent="random", options={}))
+    with pytest.raises(UnknownNameError, match="unknown task 'nothing'"):
+        checked(tiny(tasks=("nothing",)))
 
 
 def test_what_is_said_goes_before_the_preset(tmp_path):
     config = compose_config(
-        preset="smoke", options=["features=15"], evaluation={"every": 0}, seed=3
+        preset="smoke", options=["model.features=15"], evaluation={"every": 0}, seed=3
     )
-    assert config.options["features"] == 15
-    assert config.options["candidates"] == PRESETS.get("smoke").options["oa"]["candidates"]
+    assert config.options["model.features"] == 15
+    small = PRESETS.get("smoke").options["oa"]
+    assert config.options["planner.candidates"] == small["planner.candidates"]
     assert (config.evaluation.every, config.evaluation.episodes, config.seed) == (0, 1, 3)
     saved = tmp_path / "run.json"
     saved.write_text(config.to_json())
@@ -150,22 +155,20 @@ def test_what_is_said_goes_before_the_preset(tmp_path):
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_resolved_options_are_all_options_and_make_the_same_agent(agent):
-    env = ContinualBenchEnv("door-open")
     given = tiny(agent).options
-    resolved = resolved_options(agent, env, given)
-    assert set(resolved) == set(option_types(agent)) - {"seed", "threads"}
+    resolved = resolved_options(agent, given)
+    settings = AGENTS.get(agent).settings(ContinualBenchEnv("door-open"))
+    assert set(resolved) == set(options_of(settings))
     assert {name: resolved[name] for name in given} == given
-    check_options(agent, resolved)
     # Given in full they are a fixed point: nothing is left to a default.
-    assert resolved_options(agent, env, resolved) == resolved
+    assert resolved_options(agent, resolved) == resolved
 
 
 def test_resolved_options_say_what_the_defaults_were():
-    env = ContinualBenchEnv("door-open")
-    assert resolved_options("oa", env, {"bins": 7})["ridge"] == MANIPULATION["ridge"]
-    assert resolved_options("oa-paper", env, {})["ridge"] == 0.005
-    assert resolved_options("mlp-coreset", env, {})["capacity"] == 10_000
-    assert resolved_options("scripted", env, {"noise": 0.5}) == {"noise": 0.5}
+    assert resolved_options("oa", {"model.bins": 7})["model.ridge"] == OA.model.ridge
+    assert resolved_options("oa-paper", {})["model.ridge"] == 0.005
+    assert resolved_options("mlp-coreset", {})["model.strategy.capacity"] == 10_000
+    assert resolved_options("scripted", {"noise": 0.5}) == {"noise": 0.5}
 
 
 def test_a_run_says_all_that_it_used_and_can_be_repeated_from_that(tmp_path):
@@ -196,18 +199,18 @@ def test_resuming_checks_what_the_defaults_were(tmp_path):
 
 
 def test_settings_that_came_with_a_version_must_be_said():
-    before = tiny("oa", resolved={"ridge": 1.0})
-    after = tiny("oa", resolved={"ridge": 1.0, "bins": 9})
-    assert before.differences(after) == ["option bins: not known and now 9"]
-    assert before.differences(dataclasses.replace(after, options={"bins": 9})) == []
-    assert after.differences(before) == ["option bins: 9 and now not known"]
+    before = tiny("oa", resolved={"model.ridge": 1.0})
+    after = tiny("oa", resolved={"model.ridge": 1.0, "model.bins": 9})
+    assert before.differences(after) == ["option model.bins: not known and now 9"]
+    assert before.differences(dataclasses.replace(after, options={"model.bins": 9})) == []
+    assert after.differences(before) == ["option model.bins: 9 and now not known"]
 
 
 def test_a_loaded_agent_has_the_settings_of_its_run(tmp_path):
     execute(tiny("oa", episodes_per_task=1), tmp_path / "run")
     file = tmp_path / "run" / "config.json"
     stored = json.loads(file.read_text())
-    stored["resolved"]["success_bonus"] = 3.25  # not what is the default today
+    stored["resolved"]["objective.success_bonus"] = 3.25  # not what is the default today
     file.write_text(json.dumps(stored))
     _, _, agent = load_run(tmp_path / "run")
-    assert agent.success_bonus == 3.25
+    assert agent.blueprint.config.objective.success_bonus == 3.25

@@ -12,7 +12,10 @@ from everlearn.continual_bench import video
 from everlearn.runs.demo import run_demo
 from everlearn.support.errors import MissingExtraError
 
-TINY = {"features": 10, "candidates": 12, "elites": 3, "horizon": 5, "iterations": 1, "threads": 1}
+TINY = {
+    "model": {"features": 10},
+    "planner": {"candidates": 12, "elites": 3, "horizon": 5, "iterations": 1},
+}
 
 
 def played(tmp_path: Path, seed: int = 0):

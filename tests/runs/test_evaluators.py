@@ -15,8 +15,8 @@ import pytest
 from everlearn.runs import schedule
 from everlearn.runs.command import command_for
 from everlearn.runs.config import EvaluationSchedule, RunConfig
-from everlearn.runs.evaluate import Evaluator
-from everlearn.runs.evaluators import HelperLostError, Helpers
+from everlearn.runs.evaluate import Evaluator, Outcome
+from everlearn.runs.evaluators import EvaluatorLostError, Evaluators
 from everlearn.runs.listeners import Listener
 from everlearn.runs.loop import execute
 from everlearn.runs.presets import preset_config
@@ -26,12 +26,12 @@ from tests.runs.worker import finish, outcome, start, tiny
 EPISODES = 8
 
 
-def helper_ids(parent):
-    """Processes that help a process, by their parent's number."""
+def evaluator_ids(parent):
+    """Evaluator processes of a process, by its number."""
     found = subprocess.run(
         ["ps", "--ppid", str(parent), "-o", "pid=,args="], text=True, stdout=subprocess.PIPE
     ).stdout
-    return [int(line.split()[0]) for line in found.splitlines() if "runs.evaluator_process" in line]
+    return [int(line.split()[0]) for line in found.splitlines() if "runs.evaluators" in line]
 
 
 def wait_until(condition, seconds=60.0):
@@ -55,7 +55,13 @@ def learned(tmp_path_factory):
     folder = tmp_path_factory.mktemp("learned") / "run"
     config = RunConfig(
         agent="oa",
-        options={"features": 30, "candidates": 60, "elites": 8, "iterations": 2, "horizon": 15},
+        options={
+            "model.features": 30,
+            "planner.candidates": 60,
+            "planner.elites": 8,
+            "planner.iterations": 2,
+            "planner.horizon": 15,
+        },
         tasks=("button-press",),
         episodes_per_task=2,
         max_steps=110,
@@ -69,7 +75,7 @@ def learned(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(learned):
-    """Success of each of its evaluation episodes, all played by this process."""
+    """Outcome of each of its evaluation episodes, all played by this process."""
     config, state, agent = load_run(learned)
     with closing(Evaluator(config)) as evaluator:
         return [
@@ -78,37 +84,43 @@ def alone(learned):
         ]
 
 
+def solved_of(outcomes):
+    return sum(outcome.score for outcome in outcomes)
+
+
 def snapshot_of(run):
     return run / "checkpoints" / "000002-2-evaluated"
 
 
-def test_a_helper_plays_every_episode_as_the_run_itself_does(learned, alone):
-    assert 0 < sum(alone) < EPISODES, "else a helper that knows nothing might pass"
+def test_an_evaluator_plays_every_episode_as_the_run_itself_does(learned, alone):
+    assert 0 < solved_of(alone) < EPISODES, "else one that knows nothing might pass"
+    assert sum(outcome.bursts for outcome in alone) > 0
     units = deque(("button-press", episode) for episode in range(EPISODES))
-    with closing(Helpers(RunConfig.read(learned / "config.json"), 1, 1)) as helpers:
-        with helpers.taking(units, snapshot_of(learned)) as outcomes:
+    with closing(Evaluators(RunConfig.read(learned / "config.json"), 1, 1)) as others:
+        with others.taking(units, snapshot_of(learned)) as outcomes:
             found = dict(outcomes.get() for _ in range(EPISODES))
-        assert [found["button-press", episode] for episode in range(EPISODES)] == alone
+        played = [Outcome(**found["button-press", episode]) for episode in range(EPISODES)]
+        assert played == alone
 
-        (process,) = helper_ids(os.getpid())
+        (process,) = evaluator_ids(os.getpid())
         os.kill(process, signal.SIGKILL)
         units.append(("button-press", 0))
-        with helpers.taking(units, snapshot_of(learned)) as outcomes:
+        with others.taking(units, snapshot_of(learned)) as outcomes:
             lost = outcomes.get()
-        assert isinstance(lost, HelperLostError)
+        assert isinstance(lost, EvaluatorLostError)
         assert "SIGKILL" in str(lost)
         assert list(units) == [("button-press", 0)], "it is there for somebody else"
 
 
-class KillsHelpers(Listener):
-    """Kills all helpers when the first evaluation episode is over."""
+class KillsEvaluators(Listener):
+    """Kills all evaluators when the first evaluation episode is over."""
 
     def __init__(self):
         self.killed, self.texts = [], []
 
     def evaluated(self, task, success):
         if not self.killed:
-            self.killed = helper_ids(os.getpid())
+            self.killed = evaluator_ids(os.getpid())
             for process in self.killed:
                 os.kill(process, signal.SIGKILL)
 
@@ -122,48 +134,52 @@ def test_shared_evaluations_have_the_same_results(tmp_path):
     two = dataclasses.replace(one, evaluators=2)
     execute(one, tmp_path / "one")
     execute(two, tmp_path / "two")
-    killer = KillsHelpers()
+    killer = KillsEvaluators()
     execute(two, tmp_path / "killed", listeners=[killer])
     expected = outcome(tmp_path / "one")
     assert outcome(tmp_path / "two") == expected
     assert outcome(tmp_path / "killed") == expected
     assert len(killer.killed) == 1
-    assert [text for text in killer.texts if "without a helper" in text and "SIGKILL" in text]
-    assert helper_ids(os.getpid()) == []
+    assert [text for text in killer.texts if "process less" in text and "SIGKILL" in text]
+    assert evaluator_ids(os.getpid()) == []
 
 
 class LostAtTheEnd:
-    """Helpers of which one is lost when there is nothing left to play."""
+    """Evaluators of which one is lost when there is nothing left to play."""
 
     @contextmanager
     def taking(self, units, snapshot):
         outcomes = SimpleQueue()
         yield outcomes
-        outcomes.put(HelperLostError("killed by SIGKILL"))
+        outcomes.put(EvaluatorLostError("killed by SIGKILL"))
 
     def close(self):
         pass
 
 
-def test_a_helper_lost_at_the_end_is_told_of(learned, alone):
+def test_an_evaluator_lost_at_the_end_is_told_of(learned, alone):
     config, state, agent = load_run(learned)
     texts = []
-    with closing(Evaluator(config, helpers=LostAtTheEnd(), notify=texts.append)) as evaluator:
-        rates = evaluator.success_rates(
+    with closing(Evaluator(config, others=LostAtTheEnd(), notify=texts.append)) as evaluator:
+        results = evaluator.evaluate(
             agent, ["button-press"], state.episode, EPISODES, snapshot_of(learned)
         )
-    assert rates == {"button-press": sum(alone) / EPISODES}
-    assert texts == ["going on without a helper in evaluations: killed by SIGKILL"]
+    solved, bursts = (sum(numbers) / EPISODES for numbers in zip(*alone, strict=True))
+    assert results == {
+        "button-press": {"success_rate": solved, "episodes": EPISODES, "bursts": bursts}
+    }
+    assert texts == ["one evaluator process less from now on: killed by SIGKILL"]
 
 
 def test_evaluating_a_stored_run_is_shared_too(learned, alone, tmp_path):
     stored = RunConfig.read(learned / "config.json")
     (learned / "config.json").write_text(dataclasses.replace(stored, evaluators=2).to_json())
     try:
-        done, rates = evaluate_run(learned, EPISODES)
+        done, results = evaluate_run(learned, EPISODES)
     finally:
         (learned / "config.json").write_text(stored.to_json())
-    assert (done, rates) == (2, {"button-press": sum(alone) / EPISODES})
+    assert done == 2
+    assert results["button-press"]["success_rate"] == solved_of(alone) / EPISODES
 
 
 # Evaluations of seconds: a signal comes while they are under way.
@@ -172,22 +188,22 @@ LONG = tiny("random", max_steps=500, episodes_per_task=1, evaluation=EvaluationS
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """Lines of a run that nobody stops and nobody helps."""
+    """Lines of a run that nobody stops, evaluated by its own process."""
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
     execute(LONG, folder)
     return outcome(folder)["lines"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_helpers_go_with_their_run_and_it_goes_on(number, undisturbed, tmp_path):
+def test_evaluators_end_with_their_run_and_it_resumes(number, undisturbed, tmp_path):
     config, folder = dataclasses.replace(LONG, evaluators=2), tmp_path / "run"
     process = start(config, folder)
     wait_until(lambda: (folder / "checkpoints" / "000001-1-trained").exists())
-    helpers = helper_ids(process.pid)
-    assert len(helpers) == 1
+    others = evaluator_ids(process.pid)
+    assert len(others) == 1
     os.kill(process.pid, number)
     finish(process)
-    wait_until(lambda: not any(map(is_running, helpers)))
+    wait_until(lambda: not any(map(is_running, others)))
     assert finish(start(config, folder)) == 0
     assert outcome(folder)["lines"] == undisturbed
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from everlearn.runs.heldout import HeldOutSet, has_script, heldout_set, model_error
+from everlearn.runs.heldout import model_error
+from everlearn.worlds import world_named
 
 
 class Counting:
@@ -33,8 +34,7 @@ class Drift:
 
 
 def straight(lengths):
-    episodes = tuple((np.arange(n + 1.0)[:, None], np.arange(n)[:, None] * 1.0) for n in lengths)
-    return HeldOutSet("straight", episodes)
+    return [(np.arange(n + 1.0)[:, None], np.arange(n)[:, None] * 1.0) for n in lengths]
 
 
 def test_error_by_hand():
@@ -57,15 +57,16 @@ def test_windows_never_cross_episodes_and_carry_the_memory():
 
 @pytest.mark.parametrize("task", ["door-open", "faucet-close"])
 def test_sets_are_the_same_every_time_and_larger_ones_go_on(task):
-    small, again, large = heldout_set(task, 40), heldout_set(task, 40), heldout_set(task, 250)
-    assert (small.transitions, large.transitions) == (40, 250)
-    assert len(large.episodes) > 1
+    heldout = world_named("continual-bench").heldout_episodes
+    small, again, large = heldout(task, 40), heldout(task, 40), heldout(task, 250)
+    assert sum(len(actions) for _, actions in small) == 40
+    assert sum(len(actions) for _, actions in large) == 250
+    assert len(large) > 1
     for one, two in ((small, again), (small, large)):
-        np.testing.assert_array_equal(one.episodes[0][1][:40], two.episodes[0][1][:40])
-        np.testing.assert_array_equal(one.episodes[0][0][:41], two.episodes[0][0][:41])
-    assert not np.array_equal(large.episodes[0][1][:10], large.episodes[1][1][:10])
+        np.testing.assert_array_equal(one[0][1][:40], two[0][1][:40])
+        np.testing.assert_array_equal(one[0][0][:41], two[0][0][:41])
+    assert not np.array_equal(large[0][1][:10], large[1][1][:10])
 
 
 def test_tasks_without_a_script_have_no_set():
-    assert has_script("door-open")
-    assert not has_script("reach-up")
+    assert world_named("continual-bench").heldout_episodes("reach-up", 10) == []

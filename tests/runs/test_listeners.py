@@ -8,7 +8,7 @@ from rich.console import Console
 from everlearn.results.summary import result_lines, summarize
 from everlearn.runs import listeners
 from everlearn.runs.loop import execute
-from everlearn.runs.progress import Screen
+from everlearn.runs.progress import Screen, Standing
 from everlearn.support.errors import MissingExtraError
 from tests.runs.worker import tiny
 
@@ -26,7 +26,11 @@ def test_plain_lines_when_not_on_a_terminal(tmp_path):
     assert "\x1b" not in text
     lines = text.splitlines()
     assert sum(line.startswith("episode ") for line in lines) == 6
-    assert sum(line.startswith("evaluation ") for line in lines) == 6
+    assert sum(line.startswith("evaluation ") for line in lines) == 8
+    assert lines[:2] == [
+        "evaluating after episode 0: 1 of 1 episodes",
+        "evaluation after episode 0: window-close 1.00 over 1 episodes",
+    ]
     assert "button-press: solved in" in text
     for word in ("AP 1.00", "regret 0.00", "steps/s", "left"):
         assert word in lines[-3]
@@ -40,7 +44,29 @@ def test_a_table_on_a_terminal(tmp_path):
 
 def test_quiet_shows_messages_only(tmp_path):
     assert shown(tmp_path, terminal=False, quiet=True) == ""
-    assert "going on after episode 6" in shown(tmp_path, terminal=False, quiet=True)
+    assert "resuming after episode 6" in shown(tmp_path, terminal=False, quiet=True)
+
+
+def test_a_task_that_was_only_evaluated_is_no_part_of_the_average():
+    standing = Standing(tiny(episodes_per_task=1))
+
+    def evaluated(episode, task, rate):
+        line = {"kind": "eval", "episode": episode, "step": episode, "task": task}
+        standing.take({**line, "success_rate": rate, "episodes": 1})
+        return standing.average_performance
+
+    def trained(episode, task):
+        line = {"kind": "episode", "episode": episode, "step": episode, "task": task}
+        standing.take({**line, "success": True, "length": 1})
+        return standing.average_performance
+
+    assert evaluated(0, "window-close", 1.0) is None
+    assert trained(1, "window-close") is None, "of the last evaluation, not of this moment"
+    assert evaluated(1, "window-close", 0.5) == 0.5
+    assert evaluated(1, "button-press", 1.0) == 0.5
+    assert trained(2, "button-press") == 0.5
+    evaluated(2, "window-close", 0.5)
+    assert evaluated(2, "button-press", 0.0) == 0.25
 
 
 def test_results_leave_out_what_is_not_known(tmp_path):
@@ -95,5 +121,5 @@ def test_weights_and_biases_gets_the_lines(tmp_path, monkeypatch):
     execute(tiny(wandb=True), tmp_path / "run")
     assert fake.settings["config"]["agent"] == "random"
     assert fake.settings["resume"] == "allow"
-    assert len(fake.run.logged) == 12
+    assert len(fake.run.logged) == 14
     assert fake.run.finished

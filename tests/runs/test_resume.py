@@ -10,10 +10,24 @@ import pytest
 
 from everlearn.runs import snapshots
 from everlearn.runs.config import EvaluationSchedule
+from everlearn.runs.evaluate import Evaluator
 from everlearn.runs.listeners import Listener
 from everlearn.runs.loop import execute
+from everlearn.runs.reload import evaluate_run
 from everlearn.support.errors import DamagedFileError, InvalidInputError, NotReadyError
 from tests.runs.worker import finish, kill_at, outcome, start, tiny, uninterrupted
+
+
+class StopAfterLine(Listener):
+    """Sends a signal to this process at the first line of a kind."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def line(self, line):
+        if line["kind"] == self.kind:
+            self.kind = None
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Messages(Listener):
@@ -76,7 +90,7 @@ def test_signal_ends_with_a_snapshot(number, whole, tmp_path):
     assert snapshots.names(folder / "checkpoints")
     messages = Messages()
     assert execute(config, folder, listeners=[messages]).finished
-    assert any("going on after episode" in text for text in messages.texts)
+    assert any("resuming after episode" in text for text in messages.texts)
     assert outcome(folder)["lines"] == whole["oa"]["lines"]
 
 
@@ -85,7 +99,7 @@ def test_signal_ends_with_a_snapshot(number, whole, tmp_path):
 )
 def test_deep_agents_go_on_after_a_kill(agent, tmp_path):
     """Weights, moments, masks, importance, reservoir, normalisers: all of it is in the file."""
-    other = {"mlp": {"train_every": 11}, "sac": {"update_every": 2}}[agent.partition("-")[0]]
+    other = {"mlp": {"model.train_every": 11}, "sac": {"update_every": 2}}[agent.partition("-")[0]]
     config = tiny(agent, options={**tiny(agent).options, **other})
     uninterrupted(config, tmp_path / "whole")
     folder = tmp_path / "run"
@@ -94,21 +108,69 @@ def test_deep_agents_go_on_after_a_kill(agent, tmp_path):
     assert outcome(folder) == outcome(tmp_path / "whole")
 
 
-def test_stop_inside_an_evaluation_repeats_it(tmp_path):
-    class StopInEvaluation(Listener):
-        sent = False
+class StopInEvaluation(Listener):
+    """Sends a signal to this process when so many evaluation episodes are over."""
 
-        def evaluated(self, task, success):
-            if not self.sent:  # the second one would kill
-                self.sent = True
-                os.kill(os.getpid(), signal.SIGTERM)
+    def __init__(self, after):
+        self.left = after
 
-    config = tiny(evaluation=EvaluationSchedule(2, 2, 2, heldout=0))
+    def evaluated(self, task, success):
+        self.left -= 1
+        if self.left == 0:  # the second one would kill
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("evaluators", [1, 2])
+@pytest.mark.parametrize(("after", "episode"), [(1, 0), (3, 2), (6, 3)])
+def test_stop_inside_an_evaluation_repeats_it(after, episode, evaluators, tmp_path):
+    config = tiny("oa", evaluation=EvaluationSchedule(2, 2, 2, heldout=0), evaluators=evaluators)
     folder = tmp_path / "run"
-    result = execute(config, folder, listeners=[StopInEvaluation()])
+    result = execute(config, folder, listeners=[StopInEvaluation(after)])
     assert not result.finished
     assert result.stopped_by == signal.SIGTERM
-    assert not result.state.evaluated
+    assert (result.state.episode, result.state.evaluated) == (episode, False)
+    assert execute(config, folder).finished
+    execute(config, tmp_path / "whole")
+    assert outcome(folder)["lines"] == outcome(tmp_path / "whole")["lines"]
+
+
+def kill_in_evaluation():
+    """Let this process be killed before its second evaluation episode."""
+    play = Evaluator.episode
+
+    def second_kills(evaluator, agent, task, done, episode):
+        if episode == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return play(evaluator, agent, task, done, episode)
+
+    Evaluator.episode = second_kills
+
+
+@pytest.mark.parametrize("agent", ["oa", "mlp-packnet", "sac-packnet"])
+@pytest.mark.parametrize("clock", [0.0, 1e6])
+def test_kill_during_the_evaluation_before_the_first_episode(agent, clock, tmp_path):
+    """There is a snapshot of the agent that knows nothing, whatever the clock says."""
+    schedule = EvaluationSchedule(0, 0, 2, heldout=0)
+    config = tiny(agent, episodes_per_task=1, evaluation=schedule, snapshot_seconds=clock)
+    execute(config, tmp_path / "whole")
+    folder = tmp_path / "run"
+    assert finish(start(config, folder, prepare=kill_in_evaluation)) == -signal.SIGKILL
+    assert not (folder / "transitions").exists(), "it was killed before its first episode"
+    assert snapshots.names(folder / "checkpoints") == ["000000-1-trained"]
+    assert finish(start(config, folder)) == 0
+    assert outcome(folder)["lines"] == outcome(tmp_path / "whole")["lines"]
+    last = "000002-2-evaluated/agent"
+    assert outcome(folder)[last] == outcome(tmp_path / "whole")[last]
+
+
+def test_stop_between_the_first_evaluation_and_the_first_episode(tmp_path):
+    config = tiny("oa", snapshot_seconds=1e6)
+    folder = tmp_path / "run"
+    result = execute(config, folder, listeners=[StopAfterLine("eval")])
+    assert (result.state.episode, result.state.evaluated) == (0, True)
+    assert snapshots.names(folder / "checkpoints")[-1] == "000000-2-evaluated"
+    done, results = evaluate_run(folder, 1)
+    assert (done, results["window-close"]["success_rate"]) == (0, 0.0)
     assert execute(config, folder).finished
     execute(config, tmp_path / "whole")
     assert outcome(folder)["lines"] == outcome(tmp_path / "whole")["lines"]

@@ -1,21 +1,25 @@
 """What a run does and what it must not depend on."""
 
+import dataclasses
 import errno
 import json
 import os
 import time
+from contextlib import closing
 
 import numpy as np
 import pytest
 
-from everlearn.agents import AGENTS, ScriptedAgent
+from everlearn.agents import AGENTS, ScriptedAgent, run_episode
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.runs import folder as store
+from everlearn.results.summary import summarize
 from everlearn.runs import schedule
 from everlearn.runs.config import EvaluationSchedule
+from everlearn.runs.evaluate import Evaluator
 from everlearn.runs.folder import load_transitions
-from everlearn.runs.loop import execute
-from everlearn.runs.metrics_file import StorageError, read_lines
+from everlearn.runs.loop import execute, make
+from everlearn.runs.metrics_file import MetricsLog, StorageError, read_lines
+from everlearn.runs.presets import preset_config
 from everlearn.runs.reload import evaluate_run
 from everlearn.support.errors import (
     DamagedFileError,
@@ -47,19 +51,24 @@ def test_the_lines_are_those_of_the_design(tmp_path):
     ]  # fmt: skip
     evaluation = lines_of(tmp_path / "run", "eval")
     assert list(evaluation[0]) == [
-        "kind", "episode", "step", "task", "success_rate", "episodes", "seconds",
+        "kind", "episode", "step", "task", "success_rate", "episodes", "bursts", "seconds",
     ]  # fmt: skip
     assert [(line["episode"], line["task"]) for line in evaluation] == [
+        (0, "window-close"),
         (2, "window-close"),
         (3, "window-close"),
+        (3, "button-press"),
         (5, "window-close"),
         (5, "button-press"),
         (6, "window-close"),
         (6, "button-press"),
     ]
     model = lines_of(tmp_path / "run", "model")
+    before_training = {(0, "window-close"), (3, "button-press")}
     assert [(line["episode"], line["task"]) for line in model] == [
-        (line["episode"], line["task"]) for line in evaluation
+        (line["episode"], line["task"])
+        for line in evaluation
+        if (line["episode"], line["task"]) not in before_training
     ]
     assert all(line["error_one_step"] < line["error_15_steps"] for line in model)
     assert all(line["transitions"] == 30 for line in model)
@@ -68,7 +77,10 @@ def test_the_lines_are_those_of_the_design(tmp_path):
     assert used == sorted(used)
 
 
-@pytest.mark.parametrize("agent", ["random", "oa"])
+@pytest.mark.parametrize(
+    "agent",
+    ["random", "oa", "oa-paper", "mlp-packnet", "mlp-coreset", "sac-packnet", "sac-coreset"],
+)
 def test_evaluating_every_episode_or_never_changes_no_training_episode(agent, tmp_path):
     never = tiny(agent, evaluation=EvaluationSchedule(0, 0, 0, 0))
     always = tiny(agent, evaluation=EvaluationSchedule(1, 2, 3, 30))
@@ -77,10 +89,52 @@ def test_evaluating_every_episode_or_never_changes_no_training_episode(agent, tm
     left, right = outcome(tmp_path / "never"), outcome(tmp_path / "always")
     assert episodes_of(tmp_path / "never") == episodes_of(tmp_path / "always")
     assert lines_of(tmp_path / "never", "eval") == []
-    assert len(lines_of(tmp_path / "always", "eval")) == 9
+    assert len(lines_of(tmp_path / "always", "eval")) == 11
     name = "000006-2-evaluated/agent"
     assert left[name] == right[name], "the agents know the same, to the bit"
     assert left["000004.transitions"] == right["000004.transitions"]
+
+
+def test_the_evaluation_before_training_is_that_of_an_agent_that_knows_nothing(tmp_path):
+    config = tiny("oa", max_steps=80, evaluation=EvaluationSchedule(0, 0, 2, 0))
+    execute(config, tmp_path / "run")
+    environments, untaught, _ = make(config)
+    environments.close()
+    played = []
+    with closing(Evaluator(config)) as evaluator:
+        for episode in range(2):
+            played.append(evaluator.episode(untaught, "window-close", 0, episode).score)
+    first = lines_of(tmp_path / "run", "eval")[0]
+    assert (first["episode"], first["step"], first["episodes"]) == (0, 0, 2)
+    assert first["success_rate"] == sum(played) / 2
+    lines, _ = read_lines(tmp_path / "run" / "metrics.jsonl")
+    assert lines[0] == first, "it comes before everything else"
+
+
+def test_a_task_that_comes_next_is_evaluated_by_the_seeds_of_that_place(tmp_path):
+    # How long a script takes depends on the reset, so that only some episodes are in time.
+    evaluation = EvaluationSchedule(0, 0, 6, 0)
+    config = tiny("scripted", max_steps=70, reset_noise=0.03, evaluation=evaluation)
+    execute(config, tmp_path / "run")
+    rates = {
+        (line["episode"], line["task"]): line["success_rate"]
+        for line in lines_of(tmp_path / "run", "eval")
+    }
+    assert list(rates) == [
+        (0, "window-close"),
+        (3, "window-close"),
+        (3, "button-press"),
+        (6, "window-close"),
+        (6, "button-press"),
+    ]
+    env, solved = ContinualBenchEnv("button-press", reset_noise=0.03), 0
+    for episode in range(6):
+        agent = ScriptedAgent()
+        agent.begin_task("button-press", None)
+        seed, _ = schedule.evaluation_seeds(config, 3, "button-press", episode)
+        solved += run_episode(agent, env, seed=seed, max_steps=70).info["success"]
+    assert 0 < solved < 6
+    assert rates[3, "button-press"] == solved / 6
 
 
 def test_same_seed_same_bits_other_seed_other_episodes(tmp_path):
@@ -92,6 +146,43 @@ def test_same_seed_same_bits_other_seed_other_episodes(tmp_path):
         for a, b in zip(episodes_of(tmp_path / "one"), episodes_of(tmp_path / "other"), strict=True)
     ]
     assert not any(same)
+
+
+def test_bursts_of_evaluation_episodes_are_counted(tmp_path):
+    # Rewards never rise by 100, so that ten steps are: first, wait, wait, burst, and again.
+    hasty = {"escape.patience": 2, "escape.progress": 100.0, "escape.burst": 1, "memory": "none"}
+    config = tiny("oa", evaluation=EvaluationSchedule(0, 0, 2, 0))
+    config = dataclasses.replace(config, options={**config.options, **hasty})
+    execute(config, tmp_path / "run")
+    assert [line["bursts"] for line in lines_of(tmp_path / "run", "eval")] == [2.0] * 5
+    assert summarize(tmp_path / "run").average_performance == 0
+
+
+@pytest.mark.parametrize("agent", ["random", "oa-paper", "mlp-paper-si", "sac-finetune"])
+def test_agents_that_never_lose_their_patience_have_no_bursts(agent, tmp_path):
+    execute(tiny(agent, episodes_per_task=1), tmp_path / "run")
+    assert all("bursts" not in line for line in lines_of(tmp_path / "run", "eval"))
+
+
+def test_resets_of_training_and_evaluation_are_spread_alike(tmp_path, monkeypatch):
+    config = preset_config("paper-noise", "random", tasks=("button-press",), threads=1)
+    schedule = EvaluationSchedule(0, 0, 3, 0)
+    config = dataclasses.replace(config, episodes_per_task=3, max_steps=1, evaluation=schedule)
+    starts, reset = [], ContinualBenchEnv.reset
+
+    def noted(env, **given):
+        obs, info = reset(env, **given)
+        starts.append(tuple(obs))
+        return obs, info
+
+    monkeypatch.setattr(ContinualBenchEnv, "reset", noted)
+    execute(config, tmp_path / "run")
+    # Three training episodes, and three of evaluation before and after them: no two start alike.
+    assert len(set(starts)) == len(starts) == 9
+    plain, _ = reset(ContinualBenchEnv("button-press"), seed=0)
+    hand = np.array(starts)[:, :3] - plain[:3]
+    assert np.ptp(hand, axis=0).max() > 0.005
+    assert np.abs(hand).max() < 0.035
 
 
 def test_an_evaluation_is_the_same_in_every_schedule(tmp_path):
@@ -149,10 +240,12 @@ def test_eval_gives_the_runs_own_numbers_and_changes_nothing(tmp_path):
     folder = tmp_path / "run"
     execute(tiny("scripted", max_steps=80), folder)
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
-    done, rates = evaluate_run(folder, 1)
+    done, results = evaluate_run(folder, 1)
     assert done == 6
     last = [line for line in lines_of(folder, "eval") if line["episode"] == 6]
-    assert rates == {line["task"]: line["success_rate"] for line in last}
+    assert results == {
+        line["task"]: {name: line[name] for name in ("success_rate", "episodes")} for line in last
+    }
     assert set(evaluate_run(folder, 1, ("door-open",))[1]) == {"door-open"}
     after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
     assert after == before
@@ -164,10 +257,11 @@ def test_eval_films_the_very_episodes_of_the_metrics(tmp_path):
     folder, videos = tmp_path / "run", tmp_path / "videos"
     execute(tiny("scripted", episodes_per_task=1, max_steps=75), folder)
     try:
-        _, rates = evaluate_run(folder, 1, videos=videos)
+        _, results = evaluate_run(folder, 1, videos=videos)
     except MissingExtraError as error:  # no renderer, or no encoder
         pytest.skip(str(error))
-    assert rates == evaluate_run(folder, 1)[1]
+    assert results == evaluate_run(folder, 1)[1]
+    rates = {task: result["success_rate"] for task, result in results.items()}
     assert rates == {"window-close": 0.0, "button-press": 1.0}  # 89 and 70 steps by their scripts
     import imageio.v3 as iio
 
@@ -211,7 +305,7 @@ def test_disk_full_is_a_clear_error_and_the_run_goes_on_later(call, after, tmp_p
 def test_half_a_line_on_a_full_disk_is_taken_back(tmp_path, monkeypatch):
     line = {"kind": "episode", "episode": 1, "step": 3, "task": "door-open"}
     line |= {"success": True, "length": 3}
-    log = store.MetricsLog(tmp_path / "metrics.jsonl")
+    log = MetricsLog(tmp_path / "metrics.jsonl")
     log.append([line])
     real = os.write
 

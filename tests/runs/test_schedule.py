@@ -18,20 +18,28 @@ def points(config):
 
 def test_the_papers_schedule():
     found = points(preset_config("paper"))
-    assert len(found) == 30
-    assert {done: found[done] for done in (20, 40, 60, 80, 100, 120, 600)} == {
-        20: 5, 40: 5, 60: 5, 80: 5, 100: 20, 120: 5, 600: 20,
+    assert len(found) == 31
+    assert {done: found[done] for done in (0, 20, 40, 60, 80, 100, 120, 600)} == {
+        0: 20, 20: 5, 40: 5, 60: 5, 80: 5, 100: 20, 120: 5, 600: 20,
     }  # fmt: skip
 
 
 def test_quick_evaluates_twice_a_task():
-    assert points(preset_config("quick")) == dict.fromkeys(range(5, 61, 5), 5)
+    assert points(preset_config("quick")) == dict.fromkeys(range(0, 61, 5), 5)
 
 
 def test_periods_that_are_no_multiple_start_counting_anew():
     config = tiny(episodes_per_task=5, evaluation=EvaluationSchedule(2, 1, 3, 0))
-    assert points(config) == {2: 1, 4: 1, 5: 3, 7: 1, 9: 1, 10: 3}
-    assert schedule.evaluation_total(config) == (1 + 1 + 3) + 2 * (1 + 1 + 3)
+    assert points(config) == {0: 3, 2: 1, 4: 1, 5: 3, 7: 1, 9: 1, 10: 3}
+    # The first task at 0, one at 2 and 4, both from 5 on: the second is about to begin there.
+    assert schedule.evaluation_total(config) == 3 + (1 + 1) + 2 * (3 + 1 + 1 + 3)
+    assert schedule.evaluation_total(config, 5) == 2 * (3 + 1 + 1 + 3)
+    assert schedule.evaluation_total(config, 6) == 2 * (1 + 1 + 3)
+
+
+def test_without_episodes_at_switches_there_is_no_evaluation_at_the_start():
+    config = tiny(episodes_per_task=5, evaluation=EvaluationSchedule(2, 1, 0, 0))
+    assert points(config) == {2: 1, 4: 1, 7: 1, 9: 1}
 
 
 def test_seen_tasks():
@@ -40,6 +48,20 @@ def test_seen_tasks():
     assert schedule.seen_tasks(config, 2) == ("door-open",)
     assert schedule.seen_tasks(config, 3) == ("door-open", "window-close")
     assert schedule.seen_tasks(config, 6) == ("door-open", "window-close")
+
+
+def test_a_task_is_evaluated_before_its_first_episode_and_not_yet_seen():
+    config = tiny(tasks=("door-open", "window-close", "door-open"), episodes_per_task=2)
+    assert schedule.evaluated_tasks(config, 0) == ("door-open",)
+    assert schedule.evaluated_tasks(config, 1) == ("door-open",)
+    assert schedule.evaluated_tasks(config, 2) == ("door-open", "window-close")
+    # A task that comes again is there once, and nothing comes after the end.
+    for done in (3, 4, 5, 6):
+        assert schedule.evaluated_tasks(config, done) == ("door-open", "window-close")
+    paper = preset_config("paper")
+    assert [len(schedule.evaluated_tasks(paper, w)) for w in (0, 20, 100, 101, 120, 500, 600)] == [
+        1, 1, 2, 2, 2, 6, 6,
+    ]  # fmt: skip
 
 
 def test_seeds_differ_by_everything_that_names_them():

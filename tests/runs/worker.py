@@ -32,10 +32,11 @@ SYSTEM_CALLS = ("write", "fsync", "replace", "rename", "mkdir", "unlink", "rmdir
 
 def tiny(agent: str = "random", **settings: Any) -> RunConfig:
     """A run of seconds that snapshots after every episode."""
-    planner = {"candidates": 10, "elites": 5, "iterations": 1, "horizon": 5}
+    planner = {"planner.candidates": 10, "planner.elites": 5}
+    planner |= {"planner.iterations": 1, "planner.horizon": 5}
     kinds: dict[str, dict[str, Any]] = {
-        "oa": {"features": 10, **planner},
-        "mlp": {"hidden": 8, "layers": 2, "train_every": 7, **planner},
+        "oa": {"model.features": 10, **planner},
+        "mlp": {"model.hidden": 8, "model.layers": 2, "model.train_every": 7, **planner},
         "sac": {"hidden": 8, "batch": 8, "warm_up": 12, "retraining": 5},
     }
     values: dict[str, Any] = {
