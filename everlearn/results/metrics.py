@@ -76,15 +76,15 @@ def regret_eval(times: npt.ArrayLike, p: npt.ArrayLike, periods: Sequence[Period
     up to the first evaluation of the others. NaN if some period has no evaluation of its task.
     """
     times, table = _points(times, _rates(p), periods)
-    area, whole = 0.0, 0.0
+    area, duration = 0.0, 0.0
     for period in periods:
         line = performance_in(times, table, period)
         if line is None:
             return math.nan
         knots, value = line
         area += float(np.trapezoid(1.0 - value, knots))
-        whole += knots[-1] - knots[0]
-    return area / whole if whole else math.nan
+        duration += knots[-1] - knots[0]
+    return area / duration if duration else math.nan
 
 
 def performance_in(
