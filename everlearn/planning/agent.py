@@ -240,9 +240,11 @@ class PlanningAgent:
         return tuple(words)
 
     @property
-    def bursts(self) -> int:
-        """How often the agent left its plan in this episode."""
-        return 0 if self.escape is None else self.escape.bursts
+    def bursts(self) -> int | None:
+        """How often the agent left its plan in this episode; None if it never does."""
+        if self.escape is None or not self.escape.config.patience:
+            return None
+        return self.escape.bursts
 
     def model_for(self, task: str) -> Any:
         """Return what predicts a task, for measuring its error."""
