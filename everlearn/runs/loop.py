@@ -91,6 +91,9 @@ def execute(
     environments, agent, settings = make(config)
     for task in dict.fromkeys(config.tasks):
         environments.of(task)  # what cannot be made is refused now, not at the switch to it
+    # So is an agent that needs an objective where there is none.
+    first = config.tasks[0]
+    agent.evaluation_copy(0).begin_task(first, environments.world.objective(first))
     config = dataclasses.replace(
         config,
         resolved=values_of(settings),
@@ -310,12 +313,14 @@ class _Runner:
             self.listeners.message(f"resuming after episode {state.episode}")
         kept = [line for line, end in zip(lines, ends, strict=True) if end <= snapshot.offset]
         if state.evaluated and self._due(state.episode):
-            self.known = frozenset(
+            known = frozenset(
                 line["task"]
                 for line in kept
                 if line["kind"] == "eval" and line["episode"] == state.episode
             )
-            complete = self.known.issuperset(schedule.evaluated_tasks(self.config, state.episode))
+            complete = known.issuperset(schedule.evaluated_tasks(self.config, state.episode))
+            if not complete:
+                self.known = known
             state = dataclasses.replace(state, evaluated=complete)
         return state, snapshot.offset, kept
 

@@ -58,6 +58,9 @@ def test_more_episodes_in_three_parts_are_one_run_line_by_line(tmp_path):
     execute(config(6), tmp_path / "whole")
     for episodes in (2, 4, 6):
         assert execute(config(episodes), tmp_path / "run", extend=True).finished
+        lines, _ = read_lines(tmp_path / "run" / "metrics.jsonl")
+        evaluated = [line["episode"] for line in lines if line["kind"] == "eval"]
+        assert evaluated == list(range(0, episodes + 1, 2))
     assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
     kept = [tmp_path / "run" / f"config.json.{number}" for number in (1, 2)]
     assert [RunConfig.read(file).episodes for file in kept] == [2, 4]
