@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from everlearn.runs.options import parse_options
 
 from everlearn.agents import AGENTS, run_episode
 from everlearn.audit.stream import read_stream
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.runs.options import parse_options
 
 PLANNER_SEED = 77
 

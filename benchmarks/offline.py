@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from everlearn.planning.options import OnlineOptions, build, defaults_for
+from everlearn.runs.options import parse_options
 
 from everlearn.audit.stream import TransitionStream, read_stream
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.continual_bench.observation import BODIES
 from everlearn.online import OnlineWorldModel
-from everlearn.planning.options import OnlineOptions, build, defaults_for
-from everlearn.runs.options import parse_options
 
 HORIZONS = (1, 5, 12)
 NEAR = 0.08

@@ -29,6 +29,6 @@ def seconds_for(agents: tuple[str, ...] = AGENTS, seeds: int = SEEDS) -> tuple[f
 if __name__ == "__main__":
     wall, worked = seconds_for()
     print(
-        f"report on {len(AGENTS) * SEEDS} runs of 600 episodes: {wall:.1f} s, of which the processor "
-        f"worked {worked:.1f} s; at most {LONGEST:g} s are asked for"
+        f"report on {len(AGENTS) * SEEDS} runs of 600 episodes: {wall:.1f} s, of which the "
+        f"processor worked {worked:.1f} s; at most {LONGEST:g} s are asked for"
     )

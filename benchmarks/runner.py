@@ -17,8 +17,8 @@ from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.runs import loop as run
 from everlearn.runs.config import EvaluationSchedule, RunConfig
 from everlearn.runs.evaluate import LearningAgent
-from everlearn.runs.metrics_file import Line
 from everlearn.runs.listeners import Listener
+from everlearn.runs.metrics_file import Line
 from everlearn.runs.progress import Screen
 
 CONFIG = RunConfig(

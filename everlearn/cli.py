@@ -166,6 +166,7 @@ class Sweep:
             "tasks": self.tasks,
             "episodes_per_task": self.episodes_per_task,
             "snapshot_seconds": self.snapshot_seconds,
+            "imports": self.import_ or None,  # else those of the config file
         }
         jobs = sweep_jobs(
             self.agents,
@@ -177,7 +178,6 @@ class Sweep:
             preset=self.preset,
             config=self.config,
             options=self.option,
-            imports=self.import_,
             **{name: value for name, value in settings.items() if value is not None},
         )
         result = run_sweep(

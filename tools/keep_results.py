@@ -9,7 +9,7 @@ from pathlib import Path
 
 from everlearn.report.videos import FOLDER as VIDEOS
 from everlearn.results.read import find_runs
-from everlearn.runs.metrics_file import (CONFIG, ENVIRONMENT, METRICS)
+from everlearn.runs.metrics_file import CONFIG, ENVIRONMENT, METRICS
 
 source, target = map(Path, sys.argv[1:])
 for run in find_runs(source):

@@ -12,8 +12,8 @@ from pathlib import Path
 from everlearn.results.read import find_runs
 from everlearn.results.summary import single_task_configs, single_task_folder
 from everlearn.runs.config import RunConfig
-from everlearn.runs.metrics_file import (CONFIG, SINGLE)
 from everlearn.runs.loop import execute
+from everlearn.runs.metrics_file import CONFIG, SINGLE
 from everlearn.runs.progress import Screen
 
 source, target, agents = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]

@@ -124,9 +124,7 @@ def read_stream(run: str | Path, steps: int | None = None) -> TransitionStream:
         episodes.append((arrays["observations"], arrays["actions"]))
         count += len(arrays["actions"])
     if not episodes:
-        raise InvalidInputError(
-            f"{folder} has no recorded transitions; run it without --no-record"
-        )
+        raise InvalidInputError(f"{folder} has no recorded transitions; run it without --no-record")
     stream = TransitionStream.from_episodes(folder.name, episodes)
     stream = dataclasses.replace(stream, marks=tuple(marks))
     return stream if steps is None else stream.first(steps)

@@ -313,14 +313,14 @@ class _Runner:
             self.listeners.message(f"resuming after episode {state.episode}")
         kept = [line for line, end in zip(lines, ends, strict=True) if end <= snapshot.offset]
         if state.evaluated and self._due(state.episode):
-            known = frozenset(
+            evaluated = frozenset(
                 line["task"]
                 for line in kept
                 if line["kind"] == "eval" and line["episode"] == state.episode
             )
-            complete = known.issuperset(schedule.evaluated_tasks(self.config, state.episode))
-            if not complete:
-                self.known = known
+            complete = evaluated.issuperset(schedule.evaluated_tasks(self.config, state.episode))
+            # Only this evaluation knows them: the next one is about all tasks again.
+            self.known = frozenset() if complete else evaluated
             state = dataclasses.replace(state, evaluated=complete)
         return state, snapshot.offset, kept
 

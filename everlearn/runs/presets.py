@@ -10,7 +10,7 @@ from typing import Any
 
 from everlearn.registry import Registry, load_plugins
 from everlearn.runs.config import PAPER_TASKS, EvaluationSchedule, RunConfig
-from everlearn.support.errors import InvalidInputError
+from everlearn.support.errors import InvalidInputError, UnknownNameError
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,12 @@ def checked(config: RunConfig, options: Iterable[str] = ()) -> RunConfig:
 
     load_plugins(config.imports)
     # Options of the config first: which sort a part has decides which options there are.
-    settings = with_options(AGENTS.get(config.agent).config, config.options)
-    chosen = {**config.options, **parse_options(settings, options)}
+    spec = AGENTS.get(config.agent)
+    try:
+        settings = with_options(spec.config, config.options)
+        chosen = {**config.options, **parse_options(settings, options)}
+    except UnknownNameError as error:
+        raise UnknownNameError(f"agent {config.agent!r}: {error}") from error
     world = world_named(config.world)
     for task in dict.fromkeys(config.tasks):
         if task not in world.tasks:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from everlearn.registry import load_plugins
 from everlearn.results.summary import single_task_configs
 from everlearn.runs.metrics_file import SINGLE
 from everlearn.runs.presets import compose_config
@@ -91,7 +90,6 @@ def sweep_jobs(
     options, settings
         Arguments of `everlearn.runs.presets.compose_config`: preset, world, tasks, imports ...
     """
-    load_plugins(settings.get("imports", ()))  # names of a user's module can be looked up
     # Workers may have another working folder.
     root = out if is_url(out) else str(Path(out).absolute())
     variations, common = parse_variations(vary), tuple(options)

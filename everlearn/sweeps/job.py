@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from everlearn.registry import load_plugins
 from everlearn.runs.config import RunConfig
-from everlearn.runs.schedule import evaluation_episodes, seen_tasks
+from everlearn.runs.schedule import is_complete
 from everlearn.support.checks import check_positive, check_whole
 from everlearn.support.errors import DamagedFileError, EverlearnError
 from everlearn.support.lock import FolderInUseError
@@ -138,17 +137,3 @@ def is_finished(job: Job) -> bool:
         return is_complete(job.config, storage.metrics())
     except DamagedFileError:
         return False  # which the run itself reports, without stopping the other runs
-
-
-def is_complete(config: RunConfig, lines: Iterable[dict[str, Any]]) -> bool:
-    """Whether metrics have all training episodes of a run and the evaluation at its end."""
-    episodes: list[int] = []
-    evaluated: set[str] = set()
-    for line in lines:
-        if line["kind"] == "episode":
-            episodes.append(line["episode"])
-        elif line["kind"] == "eval" and line["episode"] == config.episodes:
-            evaluated.add(line["task"])
-    due = evaluation_episodes(config, config.episodes) > 0
-    tasks = set(seen_tasks(config, config.episodes)) if due else set()
-    return episodes == list(range(1, config.episodes + 1)) and tasks <= evaluated

@@ -92,7 +92,7 @@ class SweepProgress:
         return elapsed / done * (total - self._episodes()) if done else None
 
     def _render(self) -> Group:
-        table = Table("run", "state", "episodes", "task", "AP", "regret", "note", box=None)
+        table = Table("run", "state", "episodes", "task", "evaluated", "regret", "note", box=None)
         for name, row in self._rows.items():
             standing, style = row.standing, STYLES.get(row.state, "")
             table.add_row(
@@ -128,8 +128,10 @@ class _Row:
             return
         try:
             lines = self._storage.metrics()
+            # The stored config knows whether the world measures success or return.
+            config = self._storage.config() or self.job.config
         except (EverlearnError, OSError):
             return  # the run itself reports damaged files; the table goes on
-        self._version, self.standing = version, Standing(self.job.config)
+        self._version, self.standing = version, Standing(config)
         for line in lines:
             self.standing.take(line)

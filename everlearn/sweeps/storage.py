@@ -235,6 +235,8 @@ class URLStorage:
     def _download_snapshot(self, folder: Path, notify: Notify) -> None:
         """Unpack the newest snapshot that can be read."""
         names, reasons = self.snapshots(), []
+        if not names:
+            self._keep_metrics(notify)
         for name in reversed(names):
             packed = folder / f".{name}.tmp"
             try:
@@ -260,6 +262,19 @@ class URLStorage:
                 f"no snapshot at {self.url} can be used: {'; '.join(reasons)}. Restore one from "
                 "a copy, or remove the run at the URL to start over"
             )
+
+    def _keep_metrics(self, notify: Notify) -> None:
+        """Copy metrics that no snapshot can continue: the run starts over and uploads its own."""
+        try:
+            content = self._fs.cat_file(self._path(METRICS))
+        except FileNotFoundError:
+            return
+        if content:
+            number = 1
+            while self._fs.exists(copy := self._path(f"{METRICS}.{number}")):
+                number += 1
+            self._fs.pipe_file(copy, content)
+            notify(f"no snapshot at {self.url}; starting over, old metrics in {METRICS}.{number}")
 
     def upload(self, folder: Path) -> None:
         """Copy a run's folder to the URL: snapshots last, after which old ones are removed."""

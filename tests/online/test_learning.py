@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from everlearn.online.solver import UnsolvableError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.reference import ReferenceModel
 from everlearn.online import OnlineWorldModel, solver
-from everlearn.online.solver import UnsolvableError
 from everlearn.world_model.memory import CommandMemory, NoMemory
 from tests.online.worlds import (
     HAND,

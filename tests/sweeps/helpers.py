@@ -33,7 +33,7 @@ import sys
 
 import numpy as np
 
-import everlearn.agents
+from everlearn import register_agent
 
 
 class UserAgent:
@@ -96,9 +96,8 @@ def make_vanishing(env, seed):
     return UserAgent(env, seed, lambda: os._exit(3))
 
 
-register = getattr(everlearn.agents, "register_agent", everlearn.agents.AGENTS.register)
-register("mine", make_mine)
-register("dividing", make_dividing)
-register("leaving", make_leaving)
-register("vanishing", make_vanishing)
+register_agent("mine", make_mine)
+register_agent("dividing", make_dividing)
+register_agent("leaving", make_leaving)
+register_agent("vanishing", make_vanishing)
 '''

@@ -172,7 +172,7 @@ def test_a_killed_or_stopped_driver_leaves_nothing_behind_that_cannot_go_on(numb
     said, _ = first.communicate(timeout=60)
     if number == signal.SIGTERM:
         assert first.returncode == 128 + number
-        assert "the same command goes on" in said
+        assert "the same command resumes" in said
         assert not is_locked(out / "random-0"), "whoever is asked to stop waits for its workers"
     wait_for(lambda: not is_locked(out / "random-0"))  # alone, the worker stops by itself
     second = sweep_process(out)

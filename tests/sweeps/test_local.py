@@ -120,6 +120,7 @@ def test_agents_of_the_users_run_and_their_errors_are_never_retried(tmp_path, mo
     ]
     result = swept(tmp_path, jobs)
     assert result.finished == ["mine-0"]
+    assert (tmp_path / "logs" / "mine-0.log").read_text() == "", "its evaluators had no trouble"
     assert result.restarts == 0
     expected = {
         "dividing-0": "ZeroDivisionError: division by zero (user_agents.py, line",

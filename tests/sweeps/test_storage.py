@@ -119,6 +119,16 @@ def test_without_a_usable_snapshot_nothing_is_begun_or_removed(url, tmp_path):
     assert len(stored.snapshots()) == 2
 
 
+def test_metrics_without_a_snapshot_are_kept(url, expected, tmp_path):
+    crash(url, 4)
+    stored = URLStorage(url)
+    before = stored._fs.cat_file(stored._path("metrics.jsonl"))
+    stored._fs.rm(stored._path(storage.SNAPSHOTS), recursive=True)
+    assert run_job(job(url)) == Outcome("finished")
+    assert stored._fs.cat_file(stored._path("metrics.jsonl.1")) == before
+    same(downloaded(url, tmp_path / "here"), expected)
+
+
 @pytest.mark.parametrize("refused", [3, 10**6])
 def test_storage_that_cannot_be_reached_for_a_while(refused, expected, tmp_path, monkeypatch):
     url = f"memory://{uuid.uuid4().hex}/oa-0"

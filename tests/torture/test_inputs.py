@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from everlearn.runs.options import check_options, parse_options
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +28,6 @@ from everlearn.planning import CEMConfig, CEMPlanner
 from everlearn.results import metrics
 from everlearn.runs.config import EvaluationSchedule, RunConfig
 from everlearn.runs.metrics_file import parse_lines
-from everlearn.runs.options import check_options, parse_options
 from everlearn.runs.snapshots import RunState
 from everlearn.support.archive import load_archive, save_archive
 from everlearn.support.errors import EverlearnError
