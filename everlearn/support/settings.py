@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import json
@@ -268,6 +269,11 @@ def type_name(kind: Any) -> str:
 
 def summaries_of(kind: type[Any]) -> dict[str, str]:
     """First line of the string after each field of a dataclass, its bases included."""
+    return _summaries(typing.cast("Any", kind))
+
+
+@functools.cache  # finding the source of a class reads its whole file
+def _summaries(kind: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if not dataclasses.is_dataclass(base):
