@@ -530,7 +530,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         hint = did_you_mean(words[0], COMMANDS)
         _refuse(f"unknown command {words[0]!r}; commands: {', '.join(COMMANDS)}.{hint}")
     try:
-        _parsed(words[0], words[1:])()
+        command = _parsed(words[0], words[1:])
+        command()
         sys.stdout.flush()
     except UsageError as error:
         _refuse(f"{words[0]}: {error} (see everlearn {words[0]} --help)")

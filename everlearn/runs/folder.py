@@ -20,7 +20,7 @@ from typing import Any
 
 from everlearn.interfaces import FloatArray
 from everlearn.runs import snapshots
-from everlearn.runs.config import RunConfig
+from everlearn.runs.config import VERSION, RunConfig
 from everlearn.runs.machine import environment_facts
 from everlearn.runs.metrics_file import (
     CHECKPOINTS,
@@ -31,9 +31,10 @@ from everlearn.runs.metrics_file import (
     SINGLE,
     TRANSITIONS,
     Notify,
+    read_lines,
     storing,
 )
-from everlearn.runs.schedule import default_evaluators
+from everlearn.runs.schedule import default_evaluators, is_complete
 from everlearn.support.archive import load_archive, save_archive
 from everlearn.support.errors import DamagedFileError, InvalidInputError
 from everlearn.support.lock import locked
@@ -156,19 +157,38 @@ def open_run(
         if stored is not None and stored.resolved is None:
             # What the defaults were when it began is not known; today's would be a guess.
             config = dataclasses.replace(config, resolved=None)
-        with storing(str(path)):
-            for folder in (path, path / TRANSITIONS):
-                for left in folder.glob(".*.tmp"):
-                    left.unlink()  # of a process that died while writing
-            if stored is None:
-                _clear(path)
-            elif stored.episodes != config.episodes:
-                _keep_copy(path / CONFIG)
-            write_text(path / CONFIG, config.to_json())
-            _note_environment(path / ENVIRONMENT, config, notify)
+        if stored is None or not _is_archived(path, config):
+            with storing(str(path)):
+                _prepare(path, stored, config, notify)
         yield RunFolder(path, config)
     finally:
         holder.__exit__(None, None, None)
+
+
+def _is_archived(path: Path, config: RunConfig) -> bool:
+    """Whether only the metrics of a finished run are left, to which nothing can be added."""
+    if snapshots.names(path / CHECKPOINTS):
+        return False
+    lines, _ = read_lines(path / METRICS)
+    return is_complete(config, lines)
+
+
+def _prepare(path: Path, stored: RunConfig | None, config: RunConfig, notify: Notify) -> None:
+    """Write what a run needs before its first line, or before it resumes."""
+    for folder in (path, path / TRANSITIONS):
+        for left in folder.glob(".*.tmp"):
+            left.unlink()  # of a process that died while writing
+    if stored is None:
+        _clear(path)
+    elif stored.episodes != config.episodes or _version(path / CONFIG) != VERSION:
+        _keep_copy(path / CONFIG)
+    write_text(path / CONFIG, config.to_json())
+    _note_environment(path / ENVIRONMENT, config, notify)
+
+
+def _version(file: Path) -> int:
+    version: int = json.loads(file.read_text(encoding="utf-8"))["version"]
+    return version
 
 
 def check_folder(

@@ -91,6 +91,9 @@ def execute(
     environments, agent, settings = make(config)
     for task in dict.fromkeys(config.tasks):
         environments.of(task)  # what cannot be made is refused now, not at the switch to it
+    # So is an agent that needs an objective where there is none.
+    first = config.tasks[0]
+    agent.evaluation_copy(0).begin_task(first, environments.world.objective(first))
     config = dataclasses.replace(
         config,
         resolved=values_of(settings),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import json
@@ -268,12 +269,17 @@ def type_name(kind: Any) -> str:
 
 def summaries_of(kind: type[Any]) -> dict[str, str]:
     """First line of the string after each field of a dataclass, its bases included."""
+    return _summaries(typing.cast("Any", kind))
+
+
+@functools.cache  # finding the source of a class reads its whole file
+def _summaries(kind: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if not dataclasses.is_dataclass(base):
             continue
         try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+            tree = ast.parse(textwrap.dedent(inspect.getsource(typing.cast("type[Any]", base))))
         except (OSError, TypeError, SyntaxError):  # made at run time: there is no source
             continue
         body = typing.cast("ast.ClassDef", tree.body[0]).body

@@ -43,8 +43,10 @@ class GymnasiumWorld:
     ) -> gymnasium.Env[Any, Any]:
         """Return the environment; observations of several axes or parts are flattened."""
         check_only_task(self.name, self.tasks, task, reset_noise)
+        # Environments that nobody can watch need not take a render mode.
+        chosen: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
         try:
-            env = gymnasium.make(self._spec, render_mode=render_mode)
+            env = gymnasium.make(self._spec, **chosen)
         except gymnasium.error.Error as error:  # such as a dependency that is not installed
             raise InvalidInputError(f"cannot make {task!r}: {error}") from error
         if not isinstance(env.action_space, spaces.Box):

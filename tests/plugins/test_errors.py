@@ -63,9 +63,8 @@ MINE = ["run", "--import", "mine", "--agent", "mine", "--world", "mine", *SMALL]
         ('    boundary_aware = True\n', "", "has no 'boundary_aware'"),
         ('{"success": solved}', "{}", "does not say info['success']"),
         (
-            "return Point({",
-            'Point.action_space = spaces.Box(-1, 1, (1 + (task == "right"),))\n'
-            "        return Point({",
+            "self.goal = goal",
+            "self.goal, self.action_space = goal, spaces.Box(-1, 1, (1 + int(goal > 0),))",
             "have different spaces",
         ),
     ],

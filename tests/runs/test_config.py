@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
@@ -214,3 +215,98 @@ def test_a_loaded_agent_has_the_settings_of_its_run(tmp_path):
     file.write_text(json.dumps(stored))
     _, _, agent = load_run(tmp_path / "run")
     assert agent.blueprint.config.objective.success_bonus == 3.25
+
+
+# Configs of version 1 -------------------------------------------------------------------------
+
+OLD = sorted((Path(__file__).parents[2] / "results").rglob("config.json"))
+GONE = {
+    "model.onset_weight": 1.0,
+    "model.place_gain": 0.0,
+    "model.ridge_growth": "fixed",
+    "planner.execute": "best",
+    "planner.mean_candidate": False,
+    "planner.minimum_deviation": 0.0,
+    "planner.population_decay": 1.0,
+}
+"""Options that are no more, with the only values that they had in runs that are kept."""
+
+
+def test_all_kept_configs_are_read_and_have_todays_names():
+    assert len(OLD) > 150
+    for file in OLD:
+        config = RunConfig.read(file)
+        if json.loads(file.read_text())["version"] != 1:
+            continue
+        assert config.measure == "success"
+        assert config.told is not None
+        settings = AGENTS.get(config.agent).config
+        used = {**(config.resolved or {}), **config.options}
+        for path, value in used.items():
+            if path in GONE:
+                assert value == GONE[path], f"{file}: {path}={value} changed the run"
+        parts = {path: value for path, value in used.items() if path == "memory"}
+        known = options_of(with_options(settings, parts))
+        # A run without a memory has the gains of the one that it would have had.
+        unknown = [path for path in used if path not in known and path not in GONE]
+        assert all(path.startswith("memory.") and used["memory"] == "none" for path in unknown)
+        assert RunConfig.from_json(config.to_json()) == config
+
+
+@pytest.mark.parametrize(
+    ("agent", "told"),
+    [
+        ("oa", ()),
+        ("mlp-coreset", ()),
+        ("mlp-ewc", ("boundaries",)),
+        ("sac-packnet", ("boundaries", "name")),
+        ("scripted", ("boundaries", "name")),
+    ],
+)
+def test_old_configs_know_what_their_agents_were_told(agent, told):
+    found = {RunConfig.read(file).told for file in OLD if RunConfig.read(file).agent == agent}
+    assert found == {told}
+
+
+def test_old_names_become_paths():
+    old = {
+        "version": 1,
+        "agent": "mlp-coreset",
+        "options": {"hidden": 100, "capacity": 500, "horizon": 5, "patience": 0, "thing_gain": 2.0},
+        "checkpoint_seconds": 60.0,
+    }
+    config = RunConfig.from_json(json.dumps(old))
+    assert config.options == {
+        "model.hidden": 100,
+        "model.strategy.capacity": 500,
+        "planner.horizon": 5,
+        "escape.patience": 0,
+        "memory.object_gain": 2.0,
+    }
+    assert config.snapshot_seconds == 60
+    sac = RunConfig.from_json(
+        json.dumps({**old, "agent": "sac-coreset", "options": {"capacity": 9, "hidden": 8}})
+    )
+    assert sac.options == {"strategy.capacity": 9, "hidden": 8}
+    for wrong in ({"options": [1]}, {"agent": 3}):
+        with pytest.raises(InvalidInputError):
+            RunConfig.from_json(json.dumps({**old, **wrong}))
+    with pytest.raises(UnknownNameError, match="unknown setting 'epsiodes'"):
+        RunConfig.from_json(json.dumps({**old, "epsiodes": 3}))
+
+
+def test_a_kept_run_cannot_be_mistaken_for_one_to_resume(tmp_path):
+    """Its folder is left as it is, whatever of it is gone."""
+    for agent in ("oa", "random"):
+        source = next(file.parent for file in OLD if RunConfig.read(file).agent == agent)
+        folder = tmp_path / agent
+        folder.mkdir()
+        for name in ("config.json", "metrics.jsonl", "environment.json"):
+            (folder / name).write_bytes((source / name).read_bytes())
+        before = {file.name: file.read_bytes() for file in folder.iterdir()}
+        config = dataclasses.replace(
+            RunConfig.read(folder / "config.json"), resolved=None, told=None, measure=None
+        )
+        assert execute(config, folder).finished
+        after = {file.name: file.read_bytes() for file in folder.iterdir() if file.name[0] != "."}
+        assert after == before

@@ -56,7 +56,11 @@ Prepare = Callable[[], None]
 
 
 def start(
-    config: RunConfig, folder: Path, crash_at: int | None = None, prepare: Prepare | None = None
+    config: RunConfig,
+    folder: Path,
+    crash_at: int | None = None,
+    prepare: Prepare | None = None,
+    extend: bool = False,
 ) -> BaseProcess:
     """Start a run in a process.
 
@@ -65,7 +69,7 @@ def start(
     """
     if crash_at is not None:
         prepare = partial(trip_at, crash_at, kill)
-    process = CONTEXT.Process(target=_work, args=(config.to_json(), str(folder), prepare))
+    process = CONTEXT.Process(target=_work, args=(config.to_json(), str(folder), prepare, extend))
     process.start()
     return process
 
@@ -102,11 +106,11 @@ IN_USE, REFUSED = 75, 74
 """Exit codes of a run whose folder another process has, and of one that the disk refuses."""
 
 
-def _work(config: str, folder: str, prepare: Prepare | None) -> None:
+def _work(config: str, folder: str, prepare: Prepare | None, extend: bool) -> None:
     if prepare is not None:
         prepare()
     try:
-        execute(RunConfig.from_json(config), folder)
+        execute(RunConfig.from_json(config), folder, extend=extend)
     except FolderInUseError:
         sys.exit(IN_USE)
     except StorageError:
