@@ -29,7 +29,6 @@ from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.deep.mlp.model import MLPWorldModel
 from everlearn.deep.mlp.network import torch_threads
-from everlearn.deep.strategies import PerfectMemory
 from everlearn.interfaces import FloatArray
 from everlearn.planning import CEMConfig, CEMPlanner
 
@@ -48,9 +47,7 @@ def make_model() -> MLPWorldModel:
     Without memory or bounds, which mbrl-lib does not have.
     """
     env = ContinualBenchEnv(TASK)
-    model = MLPWorldModel(
-        env.observation_space, env.action_space, PerfectMemory(), clip=False, threads=1
-    )
+    model = MLPWorldModel(env.observation_space, env.action_space, clip=False, threads=1)
     for obs, action, next_obs, _ in online.make_walk(LEARNED):
         model.learn(obs, action, next_obs)
     return model

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from everlearn.runs.options import parse_options
 
-from everlearn.agents import AGENTS, run_episode
+from everlearn.agents import AGENTS, make_agent, run_episode
 from everlearn.audit.stream import read_stream
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.support.settings import parse_options
 
 PLANNER_SEED = 77
 
@@ -31,7 +31,7 @@ def solved_in(
 ) -> tuple[list[int | None], float]:
     """Steps to success of each episode, None where there was none, and seconds a step."""
     env = ContinualBenchEnv(task)
-    made = AGENTS.get(agent)(env, seed, **options)
+    made = make_agent(agent, env, seed, **options)
     model: Any = made.model  # type: ignore[attr-defined]
     stream = read_stream(run)
     learned = np.cumsum(stream.starts) <= learn
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100, help="steps of an episode at most")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
     given = parser.parse_args()
-    options = parse_options(given.agent, given.option)
+    options = parse_options(AGENTS.get(given.agent).config, given.option)
     found, seconds = solved_in(
         given.run,
         given.learn,

@@ -1,6 +1,6 @@
 """Rank settings of the online model on the transitions of a run, in seconds a setting.
 
-    python -m benchmarks.offline RUN --cut 12 --option ridge=10 --option linear=false
+    python -m benchmarks.offline RUN --cut 12 --option model.ridge=10 --option model.linear=false
 
 Learns the first `cut` episodes of the run exactly (batch solution), then imagines the actions
 of the next ones and says how far hand and object end from where they really went. Starts are
@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from everlearn.planning.options import OnlineOptions, build, defaults_for
-from everlearn.runs.options import parse_options
 
 from everlearn.audit.stream import TransitionStream, read_stream
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.continual_bench.observation import BODIES
 from everlearn.online import OnlineWorldModel
+from everlearn.planning.agent import OnlineAgent
+from everlearn.planning.presets import oa_config
+from everlearn.support.settings import parse_options
 
 HORIZONS = (1, 5, 12)
 NEAR = 0.08
@@ -106,15 +107,13 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--cut", type=int, default=12, help="episodes to learn")
     parser.add_argument("--test", type=int, default=8, help="episodes to imagine in")
-    parser.add_argument("--agent", default="oa")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
     given = parser.parse_args()
     env = ContinualBenchEnv()
-    options: dict[str, Any] = parse_options(given.agent, given.option)
-    chosen = {**defaults_for(env), **options, "seed": given.seed, "threads": 1}
+    options: dict[str, Any] = parse_options(oa_config(env), given.option)
     begun = time.perf_counter()
-    model = build(env, OnlineOptions.from_options(**chosen))[0]
+    model = OnlineAgent.for_env(env, seed=given.seed, threads=1, **options).model
     found, starts = errors(model, read_stream(given.run), given.cut, given.test)
     print(
         f"{given.run}: {model.steps} transitions learned, {starts} starts, {json.dumps(options)}, "

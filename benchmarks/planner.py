@@ -16,7 +16,7 @@ import everlearn  # noqa: F401 - registers the environment
 from benchmarks import model as model_benchmark
 from benchmarks import reference
 from benchmarks.common import Row, interleaved
-from everlearn.agents import AGENTS, OnlineAgent, RandomAgent, run_episode
+from everlearn.agents import OnlineAgent, RandomAgent, make_agent, run_episode
 from everlearn.continual_bench import TASKS
 from everlearn.interfaces import FloatArray
 from everlearn.planning import CEMPlanner
@@ -122,7 +122,7 @@ def _check_agreement(
 def learned_agent(name: str) -> tuple[gymnasium.Env[Any, Any], OnlineAgent]:
     """The environment, and an agent that has watched random actions in it."""
     env = gymnasium.make(ENVIRONMENT, task=TASK)
-    agent = AGENTS.get(name)(env, 0)
+    agent = make_agent(name, env)
     if not isinstance(agent, OnlineAgent):
         raise TypeError(f"{name} is not an online agent")
     agent.begin_task(TASK, TASKS.get(TASK).objective())

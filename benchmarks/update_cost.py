@@ -17,10 +17,11 @@ import numpy as np
 from everlearn.continual_bench import PAPER_TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.continual_bench.scripts import ScriptedController
-from everlearn.deep.mlp.agent import DeepAgent
+from everlearn.deep.mlp.agent import mlp_agent
 from everlearn.interfaces import FloatArray
-from everlearn.planning.agent import OnlineAgent
+from everlearn.planning.agent import OnlineAgent, PlanningAgent
 from everlearn.runs.machine import processor
+from everlearn.support.settings import with_options
 
 STEPS_PER_TASK = 2_000
 NOISE = 0.5
@@ -56,8 +57,11 @@ def stream(seed: int = 0) -> Iterator[tuple[bool, Transition]]:
 def measure() -> dict[str, object]:
     """Processor seconds a step of both, window by window."""
     env = ContinualBenchEnv()
-    online = OnlineAgent.for_env(env, None, threads=1)
-    deep = DeepAgent.for_env(env, None, "perfect-memory", threads=1, train_every=WINDOW // 2)
+    online = OnlineAgent.for_env(env, threads=1)
+    network = with_options(
+        mlp_agent("perfect-memory").settings(env), {"model.train_every": WINDOW // 2}
+    )
+    deep = PlanningAgent.build(env, network, threads=1)
     windows: list[dict[str, float]] = []
     seconds = {"online": 0.0, "deep": 0.0}
     epochs = trainings = 0

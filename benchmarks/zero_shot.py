@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from everlearn.agents import AGENTS, run_episode
+from everlearn.agents import make_agent, run_episode
 from everlearn.continual_bench import TASKS, Task, rewards
 from everlearn.continual_bench.env import MAX_STEPS, ContinualBenchEnv
 from everlearn.continual_bench.observation import WINDOW_HANDLE
@@ -107,11 +107,11 @@ def carries(frozen: Any, episodes: int) -> Iterator[tuple[str, int | None]]:
 
 def opens(frozen: Any, episodes: int) -> Iterator[tuple[str, int | None]]:
     """Steps to an open window after it was closed, None where it stayed closed."""
-    task, script = open_window(), AGENTS.get("scripted")
+    task = open_window()
     env = ContinualBenchEnv("window-close", terminate_on_success=False)
     objective: Any = task.objective()
     for _ in range(episodes):
-        closing = script(env, 0)
+        closing = make_agent("scripted", env)
         closing.begin_task("window-close", None)
         obs, _ = env.reset(seed=0)
         closing.begin_episode()

@@ -13,7 +13,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from everlearn.report import Report, read_report, write_report
-from everlearn.report.tables import ARROWS, HEADINGS, MethodScores, Table, mean_cell, to_markdown
+from everlearn.report.tables import MethodScores, Table, mean_cell, to_markdown
+from everlearn.results.summary import SUCCESS_METRICS
 
 ROOT = Path(__file__).parents[1]
 PAPER, QUICK = "results/paper", "results/quick"
@@ -37,21 +38,21 @@ PARTS = {
     "patience": "no way out of circles",
     "ridge": "as good as none",
 }
-"""What it means to set these options of `oa` to what the runs have."""
+"""What it means to set these options of `oa`, by the last part of their names."""
 
-METRICS = ("average_performance", "regret_online", "regret_eval", "forgetting")
+METRICS = [metric for metric in SUCCESS_METRICS if metric.name != "forward_transfer"]
 
 
 @lru_cache
-def read(place: str) -> Report:
-    """Read the runs of one place."""
-    return read_report([ROOT / place])
+def read(folder: str) -> Report:
+    """Read the runs below a folder."""
+    return read_report([ROOT / folder])
 
 
-def methods(place: str) -> str:
-    """Return the table of a place's largest study, with a sentence on where it comes from."""
-    part = read(place).studies[0]
-    words = f"`everlearn report {place}`: {part.study.protocol}."
+def methods(folder: str) -> str:
+    """Return the table of a folder's largest study, with a sentence on where it comes from."""
+    part = read(folder).studies[0]
+    words = f"`everlearn report {folder}`: {part.study.protocol}."
     tuned = [
         method.label
         for method in part.study.main
@@ -62,45 +63,45 @@ def methods(place: str) -> str:
     return textwrap.fill(words, 100) + "\n\n" + to_markdown(part.tables["brief"]).strip()
 
 
-def variations(place: str, agent: str, options: Mapping[str, str]) -> str:
+def variations(folder: str, agent: str, options: Mapping[str, str]) -> str:
     """Return a table of an agent and of those that differ from it by one of some options.
 
     Parameters
     ----------
-    place
+    folder
         Where the runs are.
     agent
-        Registered name.
+        Name of the agent.
     options
-        Which, and what to say of each. Of a single one, the agent as it is has a value too.
+        Last parts of their names, and what to say of each. Of a single one, the agent as it is
+        has a value too.
     """
-    scores = [score for score in read(place).studies[0].scores if score.method.agent == agent]
-    found: list[tuple[float, MethodScores, str]] = []
+    scores = [score for score in read(folder).studies[0].scores if score.method.agent == agent]
+    order = list(options)
+    rows: list[tuple[float, MethodScores, str]] = []
     for score in scores:
-        varied = dict(score.method.varied)
+        varied = {name.rpartition(".")[2]: value for name, value in score.method.varied.items()}
         if len(options) == 1:
-            name, words = next(iter(options.items()))
-            if varied.keys() <= {name}:
-                value = score.method.settings[name]
-                found.append((value, score, f"`{name}={value:g}`{'' if varied else words}"))
+            (name,) = order
+            path = score.method.path_of(name)
+            if varied.keys() <= {name} and path is not None:
+                value = score.method.settings[path]
+                title = f"`{name}={value:g}`{'' if varied else options[name]}"
+                rows.append((value, score, title))
         elif not varied:
-            found.append((-1, score, f"`{agent}`"))
+            rows.append((-1, score, f"`{agent}`"))
         elif len(varied) == 1 and (name := next(iter(varied))) in options:
             value = varied[name]
             shown = value if isinstance(value, str) else f"{value:g}"
-            found.append((list(options).index(name), score, f"`{name}={shown}`: {options[name]}"))
-    found.sort(key=lambda entry: entry[0])
-    headings = (
-        "",
-        "seeds",
-        *(f"{HEADINGS[name][0]} {ARROWS[HEADINGS[name][1]]}" for name in METRICS),
+            rows.append((order.index(name), score, f"`{name}={shown}`: {options[name]}"))
+    rows.sort(key=lambda row: row[0])
+    cells = tuple(
+        (title, str(len(score.method.runs)), *(mean_cell(score, metric) for metric in METRICS))
+        for _, score, title in rows
     )
-    rows = tuple(
-        (title, str(len(score.method.runs)), *(mean_cell(score, name) for name in METRICS))
-        for _, score, title in found
-    )
-    note = f"In percent, mean ± standard error over seeds (`everlearn report {place}`)."
-    return to_markdown(Table("variations", "", headings, rows, note)).strip()
+    headings = ("", "seeds", *(metric.titled for metric in METRICS))
+    note = f"In percent, mean ± standard error over seeds (`everlearn report {folder}`)."
+    return to_markdown(Table("variations", "", headings, cells, note)).strip()
 
 
 BLOCKS: dict[tuple[str, str], Callable[[], str]] = {
@@ -140,12 +141,12 @@ def main() -> None:
     """Write pages and figures."""
     for page, text in pages():
         page.write_text(text, encoding="utf-8")
-    for place in dict.fromkeys(place for place, _ in FIGURES):
-        with tempfile.TemporaryDirectory() as folder:
-            write_report(read(place), folder)
-            for (there, name), kept in FIGURES.items():
-                if there == place:
-                    shutil.copyfile(Path(folder) / "figures" / f"{name}.png", ROOT / kept)
+    for source in dict.fromkeys(source for source, _ in FIGURES):
+        with tempfile.TemporaryDirectory() as out:
+            write_report(read(source), out)
+            for (folder, name), kept in FIGURES.items():
+                if folder == source:
+                    shutil.copyfile(Path(out) / "figures" / f"{name}.png", ROOT / kept)
 
 
 if __name__ == "__main__":

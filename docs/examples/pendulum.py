@@ -1,10 +1,14 @@
-"""Swing up a pendulum, learning its motion from nothing.
+"""Swing up a pendulum with a reward function that you write.
 
     python docs/examples/pendulum.py
+    python docs/examples/pendulum.py --episodes 3 --seed 1
 
-The agent never sees the environment's reward: it plans with the function below, in a model
-that it solves anew after every step. An episode has 200 steps; the pendulum starts at a
-random angle. Upright is an angle of less than 0.2 rad.
+The agent starts without any knowledge of the pendulum and learns its motion while it acts. It plans
+with the function `upright` below; the environment's own reward is only printed. An episode has 200
+steps and starts at a random angle. Upright means less than 0.2 rad from the top.
+
+One line is printed for each episode: the return, how much of the last 50 steps the pendulum was
+upright, and the speed.
 """
 # ruff: noqa: T201
 
@@ -16,7 +20,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from everlearn.agents import OnlineAgent, run_episode
+from everlearn import OnlineAgent, run_episode
 from everlearn.interfaces import FloatArray
 
 
@@ -31,17 +35,17 @@ def main(
 ) -> list[float]:
     """Learn for some episodes; return the fraction of each one's last 50 steps spent upright."""
     env = gymnasium.make("Pendulum-v1")
-    # A plan must see the swing to its end: 30 steps are 1.5 s. A small world needs fewer
-    # features than a robot, and so small a model is fastest on one thread.
     settings = {
-        "features": 60,
-        "horizon": 30,
-        "ridge": 0.01,
-        "deviation": 1.0,
-        "threads": 1,
+        # A plan must reach the end of the swing: 30 steps are 1.5 s.
+        "planner.horizon": 30,
+        "planner.deviation": 1.0,
+        # A pendulum needs fewer features than a robot arm.
+        "model.features": 60,
+        "model.ridge": 0.01,
         **options,
     }
-    agent = OnlineAgent.for_env(env, upright, seed=seed, **settings)
+    # A model of this size is fastest on one thread.
+    agent = OnlineAgent.for_env(env, upright, seed=seed, threads=1, **settings)
     fractions = []
     for episode in range(episodes):
         angles: list[float] = []

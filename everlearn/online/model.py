@@ -247,7 +247,7 @@ class OnlineWorldModel(ImaginingModel):
         *,
         solve: bool = True,
     ) -> None:
-        """Take in many transitions at once, then `solve` exactly (unless told not to).
+        """Take in many transitions at once, then solve for all weights, unless `solve` is False.
 
         During the warm-up they are kept like those of `learn`, until there are enough.
         """
@@ -260,12 +260,13 @@ class OnlineWorldModel(ImaginingModel):
                 observations[part], actions[part], following[part], states[part]
             )
             # Samples with the same gates open have the same number of cells.
-            patterns, kind = np.unique(self.encoding.opened(values), axis=0, return_inverse=True)
+            opened_gates = self.encoding.opened(values)
+            patterns, pattern_of = np.unique(opened_gates, axis=0, return_inverse=True)
             for number, opened in enumerate(patterns):
-                chosen = np.ix_(kind.reshape(-1) == number, opened)
+                chosen = np.ix_(pattern_of.reshape(-1) == number, opened)
                 yield cells[chosen], values[chosen], targets[chosen[0].ravel()]
 
-        # All cells first: a batch that does not fit is refused whole, before any is taken in.
+        # All cells first: a batch that does not fit is refused before any of it is taken in.
         touched = np.zeros(self.encoding.cells, np.bool_)
         for part in chunks:
             for cells, _, _ in encoded(part):
@@ -295,7 +296,7 @@ class OnlineWorldModel(ImaginingModel):
         snapshot.restore_model(self, arrays, meta)
 
     def save(self, path: str | Path) -> None:
-        """Write the whole model to `path`, atomically."""
+        """Write the model to `path`, atomically."""
         snapshot.save_model(self, path)
 
     @classmethod

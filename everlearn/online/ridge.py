@@ -150,9 +150,9 @@ class BlockSolver:
         if self._single:
             diagonal += np.float32(ridge)
             if factorise_single(self.factor) == 0:
-                found = self._improve(ridge, right, weights, self.factor, _back_single)
-                if found is not None:
-                    return found
+                solved = self._improve(ridge, right, weights, self.factor, _back_single)
+                if solved is not None:
+                    return solved
             self.fallbacks += 1
             double: FloatArray = self.gathered.astype(np.float64)
             np.einsum("ii->i", double)[:] += ridge
@@ -160,9 +160,9 @@ class BlockSolver:
             diagonal += ridge
             double = self.factor
         if factorise_double(double) == 0:
-            found = self._improve(ridge, right, weights, double, _back_double)
-            if found is not None:
-                return found
+            solved = self._improve(ridge, right, weights, double, _back_double)
+            if solved is not None:
+                return solved
         raise UnsolvableError(
             f"the active block of {len(right)} cells with ridge {ridge:g} cannot be solved to "
             f"{TOLERANCE:g}: its largest entry is {self.gathered.max():g}. Use a larger ridge, or "
@@ -190,29 +190,24 @@ class BlockSolver:
                 self.gathered, self._all, self._all, moved, left, vectors
             )
             weights, right = new, left
-            if not np.isfinite(left).all():
+            worst = [np.abs(left[:, group]).max() for group in self._groups]
+            if not np.isfinite(worst).all():
                 return None
             if all(
-                self._small_enough(left[:, group], TOLERANCE * size, ridge, weights[:, group])
-                for group, size in zip(self._groups, sizes, strict=True)
+                most <= TOLERANCE * size or most <= self._rounding(ridge, weights[:, group])
+                for group, most, size in zip(self._groups, worst, sizes, strict=True)
             ):
                 return weights, right
         return None
 
-    def _small_enough(
-        self, left: npt.NDArray[np.float64], most: float, ridge: float, weights: FloatArray
-    ) -> bool:
-        """Whether the residual `left` is at most `most`, or what rounding the weights explains.
+    def _rounding(self, ridge: float, weights: FloatArray) -> float:
+        """Residual that weights of their type cannot avoid, with some room.
 
-        Weights rounded by ``eps |W|`` leave a residual of up to ``eps (|A| + r) |W|``, which no
-        refinement in their type removes.
+        Rounding them by ``eps |W|`` leaves up to ``eps (|A| + r) |W|``.
         """
-        worst = np.abs(left).max()
-        if worst <= most:
-            return True
         epsilon = float(np.finfo(weights.dtype).eps)
         floor = epsilon * update_kernels.rounding_floor(self.gathered, weights, self._all)
-        return bool(worst <= FLOOR * (floor + epsilon * ridge * float(np.abs(weights).max())))
+        return FLOOR * (floor + epsilon * ridge * float(np.abs(weights).max()))
 
 
 class RidgeLearner:

@@ -1,4 +1,4 @@
-"""The whole online model as arrays and facts, and back, to the bit."""
+"""The online model as arrays and a JSON dictionary, and back, to the bit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PENDING = ("obs", "action", "next_obs", "memory")
 
 
 def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
-    """Arrays and JSON facts of `model`; see `OnlineWorldModel.state`."""
+    """Arrays and JSON dictionary of `model`; see `OnlineWorldModel.state`."""
     learner, size = model.learner, model.inputs.observations
     statistics = learner.statistics
     cells = statistics.cells.copy()
@@ -187,9 +187,9 @@ def save_model(model: OnlineWorldModel, path: str | Path) -> None:
 
 
 def load_model(
-    kind: type[OnlineWorldModel], path: str | Path, memory: Memory | None
+    model_class: type[OnlineWorldModel], path: str | Path, memory: Memory | None
 ) -> OnlineWorldModel:
-    """Make the model of class `kind` that was saved at `path`; see `OnlineWorldModel.load`."""
+    """Make the model that was saved at `path`; see `OnlineWorldModel.load`."""
     arrays, meta = load_archive(path, KIND, VERSION)
     with reading(path, "model"):
         _check_version(meta)
@@ -203,7 +203,7 @@ def load_model(
                 _box(observation_space.low[:read], observation_space.high[:read]),
                 action_space,
             )
-        model = kind(
+        model = model_class(
             observation_space,
             action_space,
             seed=meta["seed"],

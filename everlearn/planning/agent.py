@@ -241,7 +241,7 @@ class PlanningAgent:
 
     @property
     def bursts(self) -> int | None:
-        """How often the agent left its plan in this episode; None if it never does."""
+        """How often the agent left its plan in this episode; None for one that never does."""
         if self.escape is None or not self.escape.config.patience:
             return None
         return self.escape.bursts
@@ -325,7 +325,7 @@ class PlanningAgent:
         state = self._checked_state("observation", obs)
         memory = self._memory_at(state)
         plan = self.planner.plan(
-            self.model,
+            _Trusting(self.model) if hasattr(self.model, "rollout_unchecked") else self.model,
             state,
             self._planned,
             memory=memory,
@@ -498,8 +498,8 @@ class PlanningAgent:
     def from_file(cls, path: str | Path, *, threads: int | None = None) -> Self:
         """Make the agent that was saved at `path`; the file says its settings and spaces.
 
-        Call `begin_task(name, objective)` before it acts. Components of your own that it uses
-        must be registered.
+        Call `begin_task(name, objective)` before it acts; that forgets the stored plan. Components
+        of your own that it uses must be registered.
         """
         arrays, meta = load_archive(path, KIND, VERSION)
         with reading(path, "planning agent"):
@@ -545,6 +545,23 @@ class PlanningAgent:
         self.steps, self.episodes = steps, episodes
         self._memory_state = state
         self.last_plan = None
+
+
+@dataclass(frozen=True)
+class _Trusting:
+    """A model as planners see it: its rollouts do not check again what the agent has checked."""
+
+    model: Any
+
+    def rollout(
+        self, obs: FloatArray, actions: FloatArray, memory: FloatArray | None = None
+    ) -> FloatArray:
+        """Imagined states, as for `WorldModel`."""
+        states: FloatArray = self.model.rollout_unchecked(obs, actions, memory)
+        return states
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
 
 
 class OnlineAgent(PlanningAgent):

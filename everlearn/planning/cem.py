@@ -30,7 +30,7 @@ from gymnasium import spaces
 from everlearn.interfaces import FloatArray, Objective, Plan, WorldModel
 from everlearn.planning.noise import check_beta, colored_noise
 from everlearn.planning.rollout import Actions, Sequences, action_bounds, imagine
-from everlearn.support.checks import check_number, check_whole
+from everlearn.support.checks import as_numbers, check_number, check_whole
 from everlearn.support.errors import InvalidInputError
 
 
@@ -141,7 +141,7 @@ class CEMPlanner:
         model
             Imagines: ``rollout(obs, actions, memory=memory)``.
         obs
-            The present observation, ``[S]``: finite, as whoever calls has checked.
+            The present observation, ``[S]``.
         objective
             Batched reward; called once an iteration on flattened ``[N * H]`` transitions.
         memory
@@ -151,7 +151,7 @@ class CEMPlanner:
             the one before. The first is always done.
         """
         started = time.perf_counter()
-        obs = np.asarray(obs)
+        obs = as_numbers(obs, "observation")
         if obs.shape != model.observation_space.shape:
             raise InvalidInputError(
                 f"cannot plan from an observation of shape {obs.shape}; expected "

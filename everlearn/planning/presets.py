@@ -38,7 +38,7 @@ OA = PlanningAgentConfig(
 )
 """``oa`` where an environment declares what it commands, and its hand and objects.
 
-docs/tuning.md has what each difference from the paper is worth.
+docs/research/tuning.md has what each difference from the paper is worth.
 """
 
 

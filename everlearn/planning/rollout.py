@@ -60,13 +60,9 @@ def imagine(
     actions: Actions,
     weights: npt.NDArray[np.float64],
 ) -> Sequences:
-    """Roll out ``actions[N, H, A]`` from ``obs[S]`` and sum their rewards times ``weights[H]``.
-
-    The observation and the memory were checked by the caller; actions are inside their bounds.
-    """
+    """Roll out ``actions[N, H, A]`` from ``obs[S]`` and sum their rewards times ``weights[H]``."""
     count, horizon, action_size = actions.shape
-    rollout = getattr(model, "rollout_unchecked", model.rollout)
-    states = np.asarray(rollout(obs, actions, memory=memory))
+    states = np.asarray(model.rollout(obs, actions, memory=memory))
     expected = (count, horizon + 1, len(obs))
     if states.shape != expected:
         raise InvalidInputError(

@@ -17,6 +17,7 @@ from everlearn.report.tables import (
     change_table,
     mean_cell,
     method_table,
+    period_table,
     score_methods,
     score_rows,
     task_table,
@@ -38,7 +39,7 @@ class StudyReport:
     scores
         Numbers of each method.
     tables
-        By name: ``methods``, ``brief``, ``tasks``, and ``comparison`` of two sets.
+        By name: ``methods``, ``brief``, ``tasks``, ``periods``, and ``comparison`` of two sets.
     curves
         What is drawn over time.
     changes
@@ -122,6 +123,7 @@ def _report(
             method_table(study, scores),
             brief_table(study, scores),
             task_table(study, resampling),
+            period_table(study, resampling),
         ]
         differences: list[Change] = []
         if sets:

@@ -148,6 +148,7 @@ def _study(
             '<div class="charts"></div></div>',
             *(_picture(drawing, root) for drawing in pictured),
             _titled_table(part.tables["tasks"]),
+            _folded_table(part.tables["periods"]),
             _videos(videos),
             _runs(study),
             "</section>",
@@ -207,6 +208,10 @@ def _titled_table(table: Table) -> str:
         f'<h3>{escape(table.title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
         f'<tbody>{rows}</tbody></table></div><p class="caption">{escape(table.note)}</p>'
     )
+
+
+def _folded_table(table: Table) -> str:
+    return f"<details><summary>{escape(table.title)}</summary>{_titled_table(table)}</details>"
 
 
 def _picture(drawing: Drawing, root: str) -> str:

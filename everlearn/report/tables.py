@@ -13,7 +13,7 @@ from everlearn.report.comparisons import Change
 from everlearn.results import paper
 from everlearn.results.methods import Method, Study
 from everlearn.results.statistics import Estimate, Resampling, estimate
-from everlearn.results.summary import Metric, summarize
+from everlearn.results.summary import Metric, entry_names, period_scores, summarize
 
 PAPERS = {"average_performance": "average_performance", "regret_eval": "regret"}
 """Metrics that the paper's table has, and what `paper.PaperScore` calls them."""
@@ -28,6 +28,20 @@ GIVEN = (
     "(reward function), whether one is a success (success test), what its entries are (scene), and "
     "how commands move the hand (command law)."
 )
+PERIOD_COLUMNS = {
+    "training": "in training",
+    "before": "before training",
+    "after": "after its period",
+    "end": "at the end",
+    "bursts": "bursts",
+    "steps": "steps",
+    "seconds": "minutes",
+}
+"""Of `summary.period_scores`, and what stands above them."""
+
+PLAIN_MEANS = {"bursts": 1, "steps": 1, "seconds": 1 / 60}
+"""Those that are neither shares nor returns, and the unit in which they are shown."""
+
 UNFINISHED = "so far"
 MISSING = "-"
 
@@ -121,7 +135,7 @@ def method_table(study: Study, scores: Sequence[MethodScores]) -> Table:
         rows.append(tuple(row))
     note = (
         "Mean ± standard error over finished runs; IQM: interquartile mean over seeds and tasks "
-        "with its 95 % stratified bootstrap interval. "
+        "with its 95 % stratified bootstrap interval. Transfer is from training episodes. "
     )
     return Table("methods", "Methods", tuple(headings), tuple(rows), note + _remarks(study, scores))
 
@@ -175,10 +189,7 @@ def words_cell(words: tuple[str, ...] | None) -> str:
 def _remarks(study: Study, scores: Sequence[MethodScores]) -> str:
     """Say what the columns are, and what a reader must not overlook."""
     if study.protocol.measure == "success":
-        text = (
-            "In percent. AP and forgetting are from evaluation with learning off, transfer from "
-            f"training episodes. {REGRETS}"
-        )
+        text = f"In percent. AP and forgetting are from evaluation with learning off. {REGRETS}"
     else:
         text = (
             "Returns: mean over tasks in the last evaluation, with learning off, and over training "
@@ -230,6 +241,35 @@ def task_table(study: Study, resampling: Resampling) -> Table:
     return Table("tasks", title, ("method", "seeds", *tasks), tuple(rows), note)
 
 
+def period_table(study: Study, resampling: Resampling) -> Table:
+    """Return what each method made of every period of training."""
+    success = study.protocol.measure == "success"
+    rows = []
+    for method in study.methods:
+        runs = [period_scores(run) for run in method.complete]
+        for name in entry_names(study.protocol.tasks) if runs else ():
+            cells = []
+            for word in PERIOD_COLUMNS:
+                known = [run[name][word] for run in runs if not math.isnan(run[name][word])]
+                if not known:
+                    cells.append(MISSING)
+                elif word in PLAIN_MEANS:
+                    mean = sum(known) / len(known) * PLAIN_MEANS[word]
+                    cells.append(f"{mean:.0f}" if mean >= 100 else f"{mean:.1f}")
+                else:
+                    cells.append(_mean(estimate([[value] for value in known], resampling), success))
+            rows.append((method.label, str(len(runs)), name, *cells))
+    training = "solved in training" if success else "return in training"
+    headings = ("method", "seeds", "task", training, *list(PERIOD_COLUMNS.values())[1:])
+    unit = "In percent" if success else "Returns"
+    note = (
+        f"{unit}: mean ± standard error over finished runs. Before training, after its period, at "
+        "the end: evaluated with learning off. Bursts: escape bursts in an episode of the last "
+        "evaluation. Steps and minutes: training in the period. These are means over runs."
+    )
+    return Table("periods", "Periods of training", headings, tuple(rows), note)
+
+
 def change_table(changes: Sequence[Change], first: str, second: str, success: bool) -> Table:
     """Return how methods differ between two sets as a table."""
     rows = [
@@ -260,11 +300,16 @@ def percent(share: float) -> str:
     return f"{round(100 * share, 1) + 0.0:.1f}"
 
 
-def shown(value: float, as_percent: bool) -> str:
-    """Return a number as tables write it: a share in percent, a return with four digits."""
+def shown(value: float, as_percent: bool, scale: float | None = None) -> str:
+    """Return a number as tables write it: a share in percent, a return with about four digits.
+
+    `scale` is the number whose digits count, where a standard error stands beside its mean.
+    """
     if as_percent:
         return percent(value)
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value + 0.0:.4g}"
+    size = abs(value if scale is None else scale)
+    digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3
+    return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def _signed(value: float, as_percent: bool) -> str:
@@ -304,7 +349,7 @@ def _mean(values: Estimate, as_percent: bool) -> str:
     mean = shown(values.mean, as_percent)
     if math.isnan(values.standard_error):
         return mean
-    return f"{mean} ± {shown(values.standard_error, as_percent)}"
+    return f"{mean} ± {shown(values.standard_error, as_percent, values.mean)}"
 
 
 def to_markdown(table: Table) -> str:

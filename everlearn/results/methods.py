@@ -72,8 +72,10 @@ class Protocol:
         ]
 
     def __str__(self) -> str:
-        tasks = "1 task" if len(self.tasks) == 1 else f"{len(self.tasks)} tasks"
-        words = f"{tasks}, {self.episodes_per_task} episodes each of up to {self.max_steps} steps"
+        one = len(self.tasks) == 1
+        words = "1 task, " if one else f"{len(self.tasks)} tasks, "
+        words += f"{self.episodes_per_task} episodes{'' if one else ' each'}"
+        words += f" of up to {self.max_steps} steps"
         if self.reset_noise:
             words += f", resets spread by {self.reset_noise:g}"
         return words if self.world == "continual-bench" else f"{self.world}: {words}"

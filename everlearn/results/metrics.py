@@ -76,15 +76,15 @@ def regret_eval(times: npt.ArrayLike, p: npt.ArrayLike, periods: Sequence[Period
     up to the first evaluation of the others. NaN if some period has no evaluation of its task.
     """
     times, table = _points(times, _rates(p), periods)
-    area, whole = 0.0, 0.0
+    area, duration = 0.0, 0.0
     for period in periods:
         line = performance_in(times, table, period)
         if line is None:
             return math.nan
         knots, value = line
         area += float(np.trapezoid(1.0 - value, knots))
-        whole += knots[-1] - knots[0]
-    return area / whole if whole else math.nan
+        duration += knots[-1] - knots[0]
+    return area / duration if duration else math.nan
 
 
 def performance_in(
@@ -128,7 +128,7 @@ def forgetting_by_task(
     last_end = {task: end for task, _, end in periods}
     final = max(last_end.values())
     return {
-        task: _at(times, table, end, task) - _at(times, table, final, task)
+        task: value_at(times, table, end, task) - value_at(times, table, final, task)
         for task, end in last_end.items()
     }
 
@@ -165,8 +165,8 @@ def first_episodes(budget: int, share: float = FIRST_SHARE) -> int:
     return max(1, math.ceil(round(budget * share, 9)))
 
 
-def _at(times: Floats, table: Floats, time: float, task: int) -> float:
-    """Value of a task at a time, NaN if it was not evaluated then."""
+def value_at(times: Floats, table: Floats, time: float, task: int) -> float:
+    """Return the value of a task at a time, NaN if it was not evaluated then."""
     rows = np.flatnonzero(times == time)
     return float(table[rows[-1], task]) if len(rows) else math.nan
 

@@ -128,9 +128,9 @@ def difference_interval(
     if min(len(table) for table in tables) < FEWEST:
         return math.nan, math.nan
     means = []
-    for place, table in enumerate(tables):
+    for stream, table in enumerate(tables):
         runs, strata = table.shape
-        drawn = _draws(runs, strata, resampling, place).reshape(resampling.count, -1)
+        drawn = _draws(runs, strata, resampling, stream).reshape(resampling.count, -1)
         means.append(drawn @ table.T.reshape(-1) / table.size)
     low, high = _bounds((means[1] - means[0])[:, None])
     return float(low[0]), float(high[0])
@@ -152,22 +152,22 @@ def column_estimates(
     present = ~np.isnan(table)
     counts = present.sum(axis=0)
     names = ("mean", "standard_error", "middle", "low", "high")
-    found = {name: np.full(table.shape[1], np.nan) for name in names}
+    estimates = {name: np.full(table.shape[1], np.nan) for name in names}
     for runs in np.unique(counts[counts > 0]):
         columns = np.flatnonzero(counts == runs)
         # NaN sorts to the end, so the first rows are the runs that are there.
         ordered = np.sort(table[:, columns], axis=0)[:runs]
         cut = int(CUT * runs)
-        found["mean"][columns] = ordered.mean(axis=0)
-        found["middle"][columns] = ordered[cut : runs - cut].mean(axis=0)
+        estimates["mean"][columns] = ordered.mean(axis=0)
+        estimates["middle"][columns] = ordered[cut : runs - cut].mean(axis=0)
         if runs < FEWEST:
             continue
-        found["standard_error"][columns] = ordered.std(axis=0, ddof=1) / math.sqrt(runs)
+        estimates["standard_error"][columns] = ordered.std(axis=0, ddof=1) / math.sqrt(runs)
         # Runs are drawn alike whatever their order, so one set of draws serves every column.
         drawn = _draws(runs, 1, resampling)[:, 0]
         means = _middle_weights(drawn) @ ordered
-        found["low"][columns], found["high"][columns] = _bounds(means)
-    return {**found, "runs": counts.astype(np.float64)}
+        estimates["low"][columns], estimates["high"][columns] = _bounds(means)
+    return {**estimates, "runs": counts.astype(np.float64)}
 
 
 def _interval(table: Floats, resampling: Resampling) -> tuple[float, float]:

@@ -129,6 +129,48 @@ def scores_of(run: RunRecord, metric: Metric) -> Scores:
     return {} if any(math.isnan(value) for value in scores.values()) else scores
 
 
+def period_scores(run: RunRecord) -> dict[str, Scores]:
+    """Return what each entry of the sequence came to, by its name.
+
+    Returns
+    -------
+    dict
+        ``training``: share of its episodes that were solved, or their mean return; ``before``,
+        ``after``, ``end``: the evaluation just before its period, just after it, and at the end of
+        the run; ``bursts``: escape bursts in an episode of the evaluation at the end; ``steps`` and
+        ``seconds`` of its training. NaN where the run does not say.
+    """
+    config, table = run.config, run.evaluations
+    column = "success" if config.measures_success else "return"
+    by_entry = {
+        name: _by_entry(run, source, reduced)
+        for name, source, reduced in (
+            ("training", column, _mean),
+            ("steps", "length", _sum),
+            ("seconds", "seconds", _sum),
+        )
+    }
+    scores = {}
+    for entry, (name, task) in enumerate(zip(entry_names(config.tasks), config.tasks, strict=True)):
+        start = entry * config.episodes_per_task
+        times = {"before": start, "after": start + config.episodes_per_task, "end": config.episodes}
+        evaluated = {
+            word: metrics.value_at(table.episodes, table.values, time, table.tasks.index(task))
+            for word, time in times.items()
+        }
+        scores[name] = {word: values[name] for word, values in by_entry.items()} | evaluated
+        scores[name]["bursts"] = _bursts_at_end(run, task)
+    return scores
+
+
+def _bursts_at_end(run: RunRecord, task: str) -> float:
+    columns = run.columns["eval"]
+    if "bursts" not in columns:
+        return math.nan
+    rows = (columns["episode"] == run.config.episodes) & (columns["task"] == task)
+    return float(columns["bursts"][rows][-1]) if rows.any() else math.nan
+
+
 def periods(
     config: RunConfig, episode_steps: npt.NDArray[np.generic], by_steps: bool
 ) -> list[metrics.Period]:
@@ -214,10 +256,15 @@ def _online_regret(run: RunRecord) -> Scores:
 
 
 def _training_returns(run: RunRecord) -> Scores:
-    def mean(returns: npt.NDArray[np.generic]) -> float:
-        return float(np.mean(returns.astype(np.float64))) if len(returns) else math.nan
+    return _by_entry(run, "return", _mean)
 
-    return _by_entry(run, "return", mean)
+
+def _mean(values: npt.NDArray[np.generic]) -> float:
+    return float(np.mean(values.astype(np.float64))) if len(values) else math.nan
+
+
+def _sum(values: npt.NDArray[np.generic]) -> float:
+    return float(np.sum(values.astype(np.float64))) if len(values) else math.nan
 
 
 def _evaluated_regret(run: RunRecord) -> Scores:

@@ -279,7 +279,7 @@ def _summaries(kind: Any) -> dict[str, str]:
         if not dataclasses.is_dataclass(base):
             continue
         try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(typing.cast("Any", base))))
+            tree = ast.parse(textwrap.dedent(inspect.getsource(typing.cast("type[Any]", base))))
         except (OSError, TypeError, SyntaxError):  # made at run time: there is no source
             continue
         body = typing.cast("ast.ClassDef", tree.body[0]).body

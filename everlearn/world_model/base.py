@@ -148,8 +148,9 @@ class ImaginingModel(ABC):
         states = np.empty((len(obs), actions.shape[1] + 1, self.inputs.observations), self.dtype)
         states[:, 0] = obs
         if self._memory_tables is not None:
-            kept = memory.astype(self.dtype)
-            self._run(Trajectories(states, actions.astype(self.dtype), kept), self._memory_tables)
+            # In C order, which one state for all has not: kernels compile for each order.
+            given = (part.astype(self.dtype, order="C") for part in (actions, memory))
+            self._run(Trajectories(states, *given), self._memory_tables)
             return states
         # A memory without compiled form: one step at a time, its features handed over.
         tables, read = given_features(self.memory.inputs).astype(self.dtype), self.inputs.read
@@ -157,8 +158,8 @@ class ImaginingModel(ABC):
             now, action = states[:, step, :read].astype(np.float64), actions[:, step]
             part = Trajectories(
                 np.ascontiguousarray(states[:, step : step + 2]),
-                action[:, None].astype(self.dtype),
-                self.memory.features(memory, now).astype(self.dtype),
+                action[:, None].astype(self.dtype, order="C"),
+                self.memory.features(memory, now).astype(self.dtype, order="C"),
             )
             self._run(part, tables)
             states[:, step + 1] = part.states[:, 1]

@@ -7,10 +7,13 @@ One imagined step of a candidate is::
     s'     = clip(s + change, low, high)                              advance_step
     m'     = advance(m, s, a, s')
 
-Arrays that travel together are named tuples, which the compiler takes apart at no cost.
+Arrays that travel together are named tuples. Their fields are taken out before a loop: within it
+every access to an array counts references.
 
 ``fastmath`` is limited to reordering and contraction. NaN and infinity keep their meaning:
 an imagined state may overflow, and then must reach the caller as NaN, not as a wild index.
+Every kernel states it: one that does not inherits it from whichever caller is compiled first, and
+its bits would depend on whether an agent first acts or first learns.
 """
 
 from __future__ import annotations
@@ -117,7 +120,7 @@ class StepTables(NamedTuple):
     """Observations that are inputs, the first ones; the others count as 0 there."""
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def aligned_empty(rows: int, columns: int, like: Any) -> Any:
     """Room on cache lines, like the weights."""
     buffer = np.empty(rows * columns + LANES, like.dtype)
@@ -125,7 +128,7 @@ def aligned_empty(rows: int, columns: int, like: Any) -> Any:
     return buffer[skip : skip + rows * columns].reshape((rows, columns))
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def memory_features(tables: Any, memory: Any, obs: Any, out: Any) -> None:
     """Features of one memory state: lag of the commanded position, and all else scaled."""
     axes = tables.action_indices.shape[0]
@@ -135,7 +138,7 @@ def memory_features(tables: Any, memory: Any, obs: Any, out: Any) -> None:
         out[m] = (memory[m] - tables.centre[m - axes]) * tables.multiplier[m - axes]
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def memory_advance(tables: Any, memory: Any, obs: Any, action: Any, next_obs: Any) -> None:
     """Advance one memory state in place by one step."""
     axes = tables.action_indices.shape[0]
@@ -160,7 +163,7 @@ def assemble_step(
     candidates, all of which multiply the same weight.
     """
     states, actions, memories = trajectories
-    centre, multiplier = tables.centre, tables.multiplier
+    centre, multiplier, remembered = tables.centre, tables.multiplier, tables.memory
     size = states.shape[2]
     action_size = actions.shape[2]
     feature = np.empty(centre.shape[0] - size - action_size, states.dtype)
@@ -175,7 +178,7 @@ def assemble_step(
         for a in range(action_size):
             i = size + a
             inputs[i, c] = (actions[n, step, a] - centre[i]) * multiplier[i]
-        memory_features(tables.memory, memories[n], states[n, step], feature)
+        memory_features(remembered, memories[n], states[n, step], feature)
         for m in range(feature.shape[0]):
             i = size + action_size + m
             inputs[i, c] = (feature[m] - centre[i]) * multiplier[i]
@@ -188,6 +191,7 @@ def advance_step(
     """Add ``change[c]`` to the states of candidates ``start + c``, and advance their memories."""
     states, actions, memories = trajectories
     low, high, smallest_change = tables.limits
+    remembered = tables.memory
     for c in range(count):
         n = start + c
         for i in range(states.shape[2]):
@@ -201,5 +205,5 @@ def advance_step(
                 value = high[i]
             states[n, step + 1, i] = value
         memory_advance(
-            tables.memory, memories[n], states[n, step], actions[n, step], states[n, step + 1]
+            remembered, memories[n], states[n, step], actions[n, step], states[n, step + 1]
         )

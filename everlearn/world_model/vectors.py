@@ -77,8 +77,8 @@ class Vectors:
         """Return a vector of one known number."""
         return ir.Constant(self.vector, [value] * LANES)
 
-    def whole(self, value: int) -> Any:
-        """Return a vector of one known whole number."""
+    def integers(self, value: int) -> Any:
+        """Return a vector of one known integer."""
         return ir.Constant(ir.VectorType(self.integer, LANES), [value] * LANES)
 
     def call(self, name: str, *arguments: Any) -> Any:
@@ -115,7 +115,7 @@ class Vectors:
         # The bits of 2^k are its exponent field alone.
         bias, shift = (1023, 52) if self.double else (127, 23)
         bits = builder.fptosi(k, ir.VectorType(self.integer, LANES))
-        bits = builder.shl(builder.add(bits, self.whole(bias)), self.whole(shift))
+        bits = builder.shl(builder.add(bits, self.integers(bias)), self.integers(shift))
         power = builder.bitcast(bits, self.vector)
         one = self.constant(1.0)
         return builder.fdiv(one, self.fma(p, power, one))

@@ -13,13 +13,10 @@ import pytest
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.deep.mlp.model import MLPWorldModel
 from everlearn.deep.strategies import PerfectMemory
+from everlearn.interfaces import EnvironmentFacts
 from everlearn.online import OnlineWorldModel
 from everlearn.world_model.base import ImaginingModel
-from everlearn.world_model.memory import MEMORIES, build_memory
-
-COMMANDS = {"commanded_position": ContinualBenchEnv.commanded_position, "gain": 30.0}
-GIVEN = {"commands": COMMANDS, "motion": COMMANDS}
-
+from everlearn.world_model.memory import MEMORIES
 
 MODELS: dict[str, Callable[..., Any]] = {
     "online": partial(OnlineWorldModel, features=8, threads=1),
@@ -32,7 +29,7 @@ def model(request: pytest.FixtureRequest) -> ImaginingModel:
     kind, name = request.param
     env = ContinualBenchEnv()
     spaces = env.observation_space, env.action_space
-    memory = build_memory(name, *spaces, **GIVEN.get(name, {}))
+    memory = MEMORIES.get(name)().build(*spaces, EnvironmentFacts.of(env))
     model = MODELS[kind](*spaces, memory=memory)
     generator = np.random.default_rng(0)
     obs, state = env.reset()[0], None

@@ -21,7 +21,7 @@ from everlearn.deep.strategies import (
     PerfectMemory,
     Strategy,
 )
-from everlearn.support.errors import InvalidInputError
+from everlearn.support.errors import EverlearnError, InvalidInputError
 from tests.online.worlds import ACTIONS, OBSERVATIONS, memories, states_equal, walk
 
 
@@ -334,7 +334,7 @@ def test_saves_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_settings_are_checked(settings: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError, match=next(iter(settings))):
+    with pytest.raises(EverlearnError, match=next(iter(settings))):
         small(**settings)
 
 

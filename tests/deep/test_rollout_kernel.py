@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from everlearn.deep.mlp import rollout_kernel as dense
-from everlearn.world_model import step_kernels
+from everlearn.world_model.step_kernels import Limits, StepTables, Trajectories, given_features
 
 ACTIONS = 2
 
@@ -39,22 +39,17 @@ def plain(matrices, biases, scaling, obs, actions, bound) -> np.ndarray:
     return np.stack(states, axis=1)
 
 
-def compiled(matrices, biases, scaling, obs, actions, bound) -> np.ndarray:
+def compiled(matrices, biases, scaling, obs, actions, bound, unread=0) -> np.ndarray:
     size = obs.shape[1]
     states = np.empty((len(obs), actions.shape[1] + 1, size), np.float32)
     states[:, 0] = obs
-    limits = np.stack([np.full(size, -bound), np.full(size, bound), np.zeros(size)])
-    nothing = np.zeros((len(obs), 0), np.float32)
+    bounds = np.float32([np.full(size, -bound), np.full(size, bound), np.zeros(size)])
+    centre, multiplier = scaling.astype(np.float32)
+    memory = given_features(0).astype(np.float32)
     dense.imagine(
-        states,
-        actions,
-        nothing,
+        Trajectories(states, actions, np.zeros((len(obs), 0), np.float32)),
+        StepTables(centre, multiplier, Limits(*bounds), memory, size - unread),
         dense.pack(matrices, biases),
-        scaling.astype(np.float32),
-        limits.astype(np.float32),
-        step_kernels.NO_MEMORY,
-        np.zeros(0, np.int64),
-        np.zeros(0, np.float32),
     )
     return states
 
@@ -167,3 +162,14 @@ def test_what_is_not_a_number_stays_so_and_where_it_is(hidden: list[int]) -> Non
     obs[85, 2] = 0.0
     expected = compiled(matrices, biases, scaling, obs, actions, bound)
     np.testing.assert_array_equal(others, np.delete(expected, 85, axis=0))
+
+
+def test_observations_that_are_not_read_are_zero_to_the_network() -> None:
+    matrices, biases, scaling, obs, actions, _ = case(40, [20, 20])
+    blind = [matrix.copy() for matrix in matrices]
+    blind[0][:, 6] = 0.0
+    biases[0] += (matrices[0][:, 6] * (0.0 - scaling[0, 6]) * scaling[1, 6]).astype(np.float32)
+    expected = plain(blind, biases, scaling, obs, actions, 1e6)
+    biases[0] -= (matrices[0][:, 6] * (0.0 - scaling[0, 6]) * scaling[1, 6]).astype(np.float32)
+    states = compiled(matrices, biases, scaling, obs, actions, 1e6, unread=1)
+    np.testing.assert_allclose(states, expected, atol=1e-4)

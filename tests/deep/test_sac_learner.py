@@ -208,7 +208,6 @@ def test_goes_on_to_the_bit() -> None:
         {"target_rate": -0.1},
         {"warm_up": 0},
         {"retraining": -1},
-        {"threads": 0},
         {"multi_head": 1},
     ],
     ids=str,

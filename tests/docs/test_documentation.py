@@ -3,40 +3,94 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from everlearn.agents import run_episode
-from everlearn.continual_bench import PAPER_TASKS, TASKS
+import everlearn
+from everlearn.registry import Registry
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs" / "research").glob("*.md"),
+        *(ROOT / "results").glob("*.md"),
+    ]
+)
+BLOCK = re.compile(r"^```python\n(.*?)^```", flags=re.M | re.S)
+STEPS = 25
+"""Steps of an episode in the tests, where a page runs an episode to its end."""
+
+REGISTRIES: list[Registry[Any]] = [
+    everlearn.AGENTS,
+    everlearn.MEMORIES,
+    everlearn.PLANNERS,
+    everlearn.TASKS,
+    everlearn.WORLDS,
+]
 
 
 def blocks(page: Path) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
 
 
-def test_the_readme_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]):
-    # Shortened to a few steps of one episode; nothing else is changed.
-    names: dict[str, Any] = {}
-    try:
-        for block in blocks(ROOT / "README.md"):
-            code = block.replace("range(10)", "range(1)")
-            code = code.replace("import OnlineAgent, run_episode", "import OnlineAgent")
-            names.setdefault("run_episode", partial(run_episode, max_steps=3))
-            exec(compile(code, "README.md", "exec"), names)
-    finally:
-        for name in set(TASKS) - set(PAPER_TASKS):
-            TASKS.unregister(name)
-    assert "pick-place" in capsys.readouterr().out
+@pytest.fixture
+def registries() -> Iterator[None]:
+    """Forget what a page registers."""
+    known = [registry.names() for registry in REGISTRIES]
+    yield
+    for registry, names in zip(REGISTRIES, known, strict=True):
+        for name in set(registry) - set(names):
+            registry.unregister(name)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path):
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name_of)
+def test_python_blocks_run_to_the_end(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "torch" in page.read_text(encoding="utf-8") or page.stem in ("strategies", "deep-models"):
+        pytest.importorskip("torch")
+    # All statements run as they are written; only episodes are shorter.
+    shorter = partial(everlearn.run_episode, max_steps=STEPS)
+    monkeypatch.setattr(everlearn, "run_episode", shorter)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "documentation"}
+    for number, block in enumerate(blocks(page), 1):
+        exec(compile(block, f"{name_of(page)}, block {number}", "exec"), names)
+    if page.name == "README.md":
+        printed = capsys.readouterr().out
+        assert printed.count("episode ") == 3
+        assert f"after {STEPS} steps" in printed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_to_headings_lead_somewhere(page: Path) -> None:
+    missing = []
+    for link, heading in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
+        target = page.parent / link if link else page
+        if target.suffix == ".md" and target.exists() and heading not in anchors(target):
+            missing.append(f"{link}#{heading}")
+    assert not missing
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the names by which links reach the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -7,13 +7,16 @@ import pytest
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba.core.dispatcher import Dispatcher
 from scipy.special import expit
 
 from benchmarks.reference import ReferenceModel
+from everlearn.deep.mlp import rollout_kernel
 from everlearn.online import OnlineWorldModel
 from everlearn.online.encoding import LosseEncoding
 from everlearn.online.kernels import imagination as kernels
 from everlearn.support.errors import InvalidInputError
+from everlearn.world_model import step_kernels
 from everlearn.world_model.memory import NoMemory
 from everlearn.world_model.scaling import InputScaling
 from tests.online.worlds import ACTIONS, OBSERVATIONS, small_model, walk
@@ -143,3 +146,15 @@ def test_spaces_must_be_flat_boxes() -> None:
     with pytest.raises(InvalidInputError, match="one-dimensional Box"):
         OnlineWorldModel(OBSERVATIONS, spaces.Box(-1, 1, (2, 2)))
     assert NoMemory().inputs == 0
+
+
+def test_bits_do_not_depend_on_which_kernel_is_compiled_first() -> None:
+    """A function without options of its own inherits those of the caller that compiles it."""
+    called = [
+        kernel
+        for module in (kernels, step_kernels, rollout_kernel)
+        for kernel in vars(module).values()
+        if isinstance(kernel, Dispatcher) and kernel is not kernels.logistic
+    ]
+    assert len(called) > 12
+    assert all("fastmath" in kernel.targetoptions for kernel in called)

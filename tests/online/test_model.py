@@ -10,9 +10,21 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from everlearn import world_model
 from everlearn.interfaces import WorldModel
-from everlearn.online import OnlineWorldModel, OnlineWorldModelConfig
-from everlearn.support.errors import DamagedFileError, InvalidInputError, MemoryLimitError
+from everlearn.online import OnlineModelConfig, OnlineWorldModel
+from everlearn.online.snapshot import KIND
+from everlearn.support.archive import save_archive
+from everlearn.support.errors import (
+    DamagedFileError,
+    EverlearnError,
+    InvalidInputError,
+    MemoryLimitError,
+    MissingExtraError,
+    UnknownNameError,
+)
+from everlearn.support.settings import options_of
+from everlearn.world_model import MODELS
 from tests.online.worlds import ACTIONS, OBSERVATIONS, memories, small_model, states_equal, walk
 
 each_memory = pytest.mark.parametrize("memory", memories(), ids=lambda m: m.name)
@@ -109,12 +121,22 @@ def test_what_rests_is_checked_and_saved(tmp_path: Path) -> None:
 
 def test_a_state_from_before_there_was_a_setting_fits_its_default() -> None:
     arrays, meta = trained().state()
-    old = {name: value for name, value in meta["config"].items() if name != "place_gain"}
+    old = {name: value for name, value in meta["config"].items() if name != "local_reach"}
     model = small_model()
     model.restore(arrays, meta | {"config": old})
     assert states_equal(model.state(), (arrays, meta))
-    with pytest.raises(InvalidInputError, match="place_gain"):
-        small_model(place_gain=1.0).restore(arrays, meta | {"config": old})
+    with pytest.raises(InvalidInputError, match="local_reach"):
+        small_model(local_reach=1.0).restore(arrays, meta | {"config": old})
+
+
+def test_files_of_the_first_version_are_refused_in_words(tmp_path: Path) -> None:
+    arrays, meta = trained().state()
+    del meta["version"]
+    save_archive(tmp_path / "old", KIND, 1, arrays, meta)
+    with pytest.raises(EverlearnError, match=r"version 1 .* reads version 2"):
+        OnlineWorldModel.load(tmp_path / "old")
+    with pytest.raises(InvalidInputError, match=r"version 1 .* train again"):
+        small_model().restore(arrays, meta)
 
 
 def test_overflow_reaches_the_caller_as_numbers_not_as_a_crash() -> None:
@@ -205,7 +227,7 @@ def test_the_memory_limit_is_refused_before_it_is_passed() -> None:
 def test_saving_and_restoring_is_exact_and_goes_on_exactly(
     memory: Any, precision: Any, tmp_path: Path
 ) -> None:
-    options: dict[str, Any] = {"memory": memory, "precision": precision, "ridge_growth": "samples"}
+    options: dict[str, Any] = {"memory": memory, "precision": precision}
     model = trained(**options)
     model.save(tmp_path / "model")
     loaded = OnlineWorldModel.load(tmp_path / "model")
@@ -259,21 +281,70 @@ def test_loading_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_options_are_checked_and_named() -> None:
-    with pytest.raises(InvalidInputError, match=r"unknown option 'ridges'; known: .*ridge"):
+    with pytest.raises(UnknownNameError, match=r"unknown option 'ridges'; known: .* 'ridge'\?"):
         small_model(ridges=1)
     for name, value in (
         ("ridge", 0.0),
         ("ridge", float("nan")),
-        ("ridge_growth", "never"),
         ("precision", "float16"),
         ("warm_up", 1),
         ("threads", 0),
+        ("seed", -1),
+        ("unread", 3),
         ("max_memory_gb", -1.0),
     ):
         with pytest.raises(InvalidInputError, match=name):
             small_model(**{name: value})
-    config = OnlineWorldModelConfig(features=3, bins=4)
+    config = OnlineModelConfig(features=3, bins=4)
     assert OnlineWorldModel(OBSERVATIONS, ACTIONS, config, ridge=2.0).config.ridge == 2.0
+
+
+def test_a_config_is_registered_described_and_builds_the_model() -> None:
+    assert MODELS.names() == ("online", "mlp")
+    kind = MODELS.get("online")
+    assert kind is OnlineModelConfig
+    options = options_of(kind())
+    assert all(option.summary for option in options.values())
+    assert not {"seed", "threads"} & set(options)
+    model = kind(features=3, bins=4).build(OBSERVATIONS, ACTIONS, seed=2, threads=1)
+    assert isinstance(model, OnlineWorldModel)
+    assert (model.config.features, model.seed) == (3, 2)
+
+
+def test_without_torch_the_deep_model_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ModuleNotFoundError(f"no {name}", name="torch")
+
+    monkeypatch.setattr(world_model, "import_module", missing)
+    with pytest.raises(MissingExtraError, match=r"everlearn\[deep\]"):
+        world_model._mlp()
+
+
+def test_unchecked_methods_do_the_same_with_what_was_checked() -> None:
+    memory = memories()[3]
+    checked, unchecked = small_model(memory=memory), small_model(memory=memory)
+    for obs, action, following, state in walk(40, memory=memory):
+        checked.learn(obs, action, following, state)
+        unchecked.learn_unchecked(obs, action, following, state)
+    anew = walk(1)[0][:3]
+    checked.learn(*anew)
+    unchecked.learn_unchecked(*anew)
+    assert states_equal(checked.state(), unchecked.state())
+    plans = np.random.default_rng(0).uniform(-1, 1, (6, 5, 2)).astype(np.float32)
+    for start in (None, state):
+        np.testing.assert_array_equal(
+            checked.rollout(obs, plans, start), unchecked.rollout_unchecked(obs, plans, start)
+        )
+
+
+def test_what_was_learned_unchecked_in_a_warm_up_is_a_copy() -> None:
+    space = spaces.Box(-np.inf, np.inf, (3,), np.float64)
+    model = OnlineWorldModel(space, ACTIONS, features=5, bins=4, warm_up=3, threads=1)
+    buffer = np.zeros(3)
+    for n in range(2):
+        buffer[:] = n
+        model.learn_unchecked(buffer, np.zeros(2), buffer)
+    assert [float(kept[0][0, 0]) for kept in model.pending] == [0.0, 1.0]
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:

@@ -48,7 +48,7 @@ def memories() -> list[Memory]:
         NoMemory(),
         CommandMemory(commands, gain=4.0),
         HistoryMemory(OBSERVATIONS, ACTIONS),
-        MotionMemory(OBSERVATIONS, commands, gain=4.0, displacement_gain=10.0),
+        MotionMemory(OBSERVATIONS, commands, command_gain=4.0, displacement_gain=10.0),
     ]
 
 

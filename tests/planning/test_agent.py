@@ -266,6 +266,12 @@ def test_a_file_of_other_settings_changes_nothing(tmp_path: Path) -> None:
     assert everything(other) == before
 
 
+def test_an_agent_made_from_parts_is_not_made_from_its_file(tmp_path: Path) -> None:
+    toy_agent().save(tmp_path / "agent")
+    with pytest.raises(InvalidInputError, match="load the file into it"):
+        PlanningAgent.from_file(tmp_path / "agent")
+
+
 # --- for any environment ---
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -84,3 +85,22 @@ def test_every_objective_can_be_planned_for(task: str) -> None:
     assert agent.last_plan is not None
     assert np.isfinite(agent.last_plan.value)
     env.close()
+
+
+@pytest.mark.parametrize("name", ["oa", "oa-paper"])
+def test_an_agent_is_made_from_its_file(name: str, tmp_path: Path) -> None:
+    env = ContinualBenchEnv("button-press")
+    agent = agent_for(env, name)
+    run_episode(agent, env, seed=0, max_steps=8)
+    agent.save(tmp_path / "agent")
+    other = OnlineAgent.from_file(tmp_path / "agent")
+    assert other.blueprint == agent.blueprint
+    assert (other.steps, other.episodes) == (8, 1)
+    ends = []
+    for one in (agent, other):
+        one.begin_task("button-press", TASKS.get("button-press").objective())
+        run_episode(one, env, seed=1, max_steps=8)
+        one.save(tmp_path / "end")
+        ends.append((tmp_path / "end").read_bytes())
+    assert ends[0] == ends[1]
+    assert other.given == agent.given

@@ -172,6 +172,33 @@ def test_every_number_of_the_tasks_at_the_end_again(agent: str, runs: Path, writ
         assert error == pytest.approx(100 * stats.sem(rates[task]), abs=0.051), task
 
 
+def test_every_number_of_the_periods_again(runs: Path, written: Path):
+    rows = list(csv.DictReader((written / "tables" / "periods.csv").open()))
+    row = next(r for r in rows if (r["method"], r["task"]) == ("mlp-si", "door-open"))
+    solved, before, after, end, steps, minutes = ([] for _ in range(6))
+    for seed in SEEDS:
+        lines = lines_of(runs / "methods" / f"mlp-si-{seed}")
+        rate = {
+            e["episode"]: e["success_rate"]
+            for e in lines
+            if e["kind"] == "eval" and e["task"] == "door-open"
+        }
+        trained = [e for e in lines if e["kind"] == "episode" and e["task"] == "door-open"]
+        solved.append(sum(e["success"] for e in trained) / 10)
+        before.append(rate[20])
+        after.append(rate[30])
+        end.append(rate[60])
+        steps.append(sum(e["length"] for e in trained))
+        minutes.append(sum(e["seconds"] for e in trained) / 60)
+    shown = {"solved in training": solved, "before training": before, "after its period": after}
+    for heading, values in (shown | {"at the end": end}).items():
+        mean = float(row[heading].partition(" ± ")[0])
+        assert mean == pytest.approx(100 * statistics.fmean(values), abs=0.051), heading
+    assert row["bursts"] == "-", "its runs do not say"
+    assert float(row["steps"]) == pytest.approx(statistics.fmean(steps), abs=0.51)
+    assert float(row["minutes"]) == pytest.approx(statistics.fmean(minutes), abs=0.051)
+
+
 def test_numbers_for_scripts_are_those_of_the_tables(report: Report, runs: Path):
     (study, other) = report.to_json()["studies"]
     assert (study["episodes_per_task"], other["episodes_per_task"]) == (10, 2)

@@ -14,23 +14,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from everlearn.runs.options import check_options, parse_options
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from everlearn.agents import AGENTS, OnlineOptions, run_episode
+from everlearn.agents import AGENTS, OnlineAgent, make_agent, run_episode
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.deep.mlp.config import MLPConfig
 from everlearn.deep.sac.learner import SACConfig
-from everlearn.online import OnlineWorldModel
-from everlearn.online.model import OnlineWorldModelConfig
+from everlearn.online import OnlineModelConfig, OnlineWorldModel
 from everlearn.planning import CEMConfig, CEMPlanner
+from everlearn.planning.config import ObjectiveConfig
+from everlearn.planning.escape import EscapeConfig
+from everlearn.planning.presets import OA
 from everlearn.results import metrics
 from everlearn.runs.config import EvaluationSchedule, RunConfig
 from everlearn.runs.metrics_file import parse_lines
 from everlearn.runs.snapshots import RunState
 from everlearn.support.archive import load_archive, save_archive
 from everlearn.support.errors import EverlearnError
+from everlearn.support.settings import parse_options, with_options
 from everlearn.sweeps.grid import parse_seeds
 from everlearn.sweeps.job import Resources
 from tests.online.worlds import ACTIONS, memories, small_model, states_equal, walk
@@ -101,7 +104,6 @@ def model_methods() -> Target:
         "learn": {"obs": obs, "action": action, "next_obs": following, "memory": None},
         "predict": {"obs": obs, "action": action, "memory": None},
         "encode": {"obs": obs, "action": action, "memory": None},
-        "refine": {"obs": obs, "action": action, "memory": None},
         "rollout": {"obs": obs, "actions": np.zeros((3, 4, 2)), "memory": None},
         "learn_batch": {
             "obs": np.zeros((5, 3)),
@@ -171,8 +173,8 @@ def planner() -> Target:
 
 def agent() -> Target:
     env = ContinualBenchEnv(TASK)
-    options = {"features": 8, "candidates": 8, "elites": 3, "horizon": 3, "iterations": 1}
-    agent = AGENTS.get("oa")(env, 0, **options, threads=1)
+    planner = {"candidates": 8, "elites": 3, "horizon": 3, "iterations": 1}
+    agent = OnlineAgent.for_env(env, model={"features": 8}, planner=planner, threads=1)
     agent.begin_task(TASK, TASKS.get(TASK).objective())
     run_episode(agent, env, max_steps=5)
     obs, action = np.array(env.get_state().observation), np.zeros(4)
@@ -199,8 +201,7 @@ def agent() -> Target:
 
 def model_free_agent() -> Target:
     env = ContinualBenchEnv(TASK)
-    options = {"hidden": 6, "batch": 4, "warm_up": 3, "threads": 1}
-    agent = AGENTS.get("sac-coreset")(env, 0, **options)
+    agent: Any = make_agent("sac-coreset", env, 0, hidden=6, batch=4, warm_up=3)
     run_episode(agent, env, max_steps=5)
     obs, action = np.array(env.get_state().observation), np.zeros(4)
     good = {"obs": obs, "action": action, "next_obs": obs, "reward": 0.0, "terminated": False}
@@ -222,6 +223,12 @@ def model_free_agent() -> Target:
     return Target(call, places, look)
 
 
+def _plain_fields(config: Any) -> dict[str, Any]:
+    """Settings of a config that are not configs themselves."""
+    names = [item.name for item in dataclasses.fields(config) if item.name != "strategy"]
+    return {name: getattr(config, name) for name in names}
+
+
 def configs() -> Target:
     plain = {
         "run": (RunConfig, json.loads(RunConfig().to_json())),
@@ -229,9 +236,11 @@ def configs() -> Target:
         "state": (RunState, dataclasses.asdict(RunState())),
         "resources": (Resources, dataclasses.asdict(Resources())),
         "cem": (CEMConfig, dataclasses.asdict(CEMConfig())),
-        "model": (OnlineWorldModelConfig, dataclasses.asdict(OnlineWorldModelConfig())),
-        "soft actor-critic": (SACConfig, dataclasses.asdict(SACConfig())),
-        "online": (OnlineOptions, {"seed": 0, "memory": "auto", "planner": "cem"}),
+        "model": (OnlineModelConfig, dataclasses.asdict(OnlineModelConfig())),
+        "soft actor-critic": (SACConfig, _plain_fields(SACConfig())),
+        "network": (MLPConfig, _plain_fields(MLPConfig())),
+        "escape": (EscapeConfig, dataclasses.asdict(EscapeConfig())),
+        "objective": (ObjectiveConfig, dataclasses.asdict(ObjectiveConfig())),
     }
 
     def call(place: str, bad: Any) -> object:
@@ -253,10 +262,10 @@ def words() -> Target:
         "registry": AGENTS.get,
         "register": lambda bad: AGENTS.register(bad, AGENTS.get("oa")),
         "unregister": AGENTS.unregister,
-        "options": lambda bad: parse_options("oa", [bad]),
-        "known option": lambda bad: parse_options("oa", [f"ridge={bad}"]),
-        "checked option": lambda bad: check_options("oa", {"features": bad}),
-        "unknown option": lambda bad: check_options("oa", {bad: 1}),
+        "options": lambda bad: parse_options(OA, [bad]),
+        "known option": lambda bad: parse_options(OA, [f"model.ridge={bad}"]),
+        "checked option": lambda bad: with_options(OA, {"model.features": bad}),
+        "unknown option": lambda bad: with_options(OA, {bad: 1}),
         "seeds": parse_seeds,
         "json": RunConfig.from_json,
         "json values": lambda bad: RunConfig.from_json(json.dumps({**config, **bad})),

@@ -1,20 +1,28 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.reference import ReferenceModel
-from everlearn.interfaces import CommandedPosition
+from everlearn.interfaces import Bodies, CommandedPosition, EnvironmentFacts
 from everlearn.online import OnlineWorldModel
-from everlearn.support.errors import InvalidInputError, UnknownNameError
+from everlearn.support.errors import EverlearnError, InvalidInputError, UnknownNameError
+from everlearn.support.settings import options_of, values_of
 from everlearn.world_model.memory import (
     MEMORIES,
     CommandMemory,
     HistoryMemory,
+    HistoryMemoryConfig,
     Memory,
-    build_memory,
+    MotionMemory,
+    MotionMemoryConfig,
+    NoMemory,
+    NoMemoryConfig,
+    restored_memory,
 )
 from tests.online.worlds import (
     ACTIONS,
@@ -142,7 +150,7 @@ def test_without_a_state_the_memory_starts_anew() -> None:
 def test_commands_predict_the_robot_better() -> None:
     """The hand follows its command with a lag: knowing the command must pay, one step ahead."""
     errors = {}
-    for memory in (build_memory("none", ROBOT, ROBOT_ACTIONS), CommandMemory(HAND)):
+    for memory in (NoMemory(), CommandMemory(HAND)):
         model = OnlineWorldModel(ROBOT, ROBOT_ACTIONS, features=30, ridge=1.0, memory=memory)
         for transition in recorded(memory, None, "button_[nr]*"):
             model.learn(*transition)
@@ -154,16 +162,66 @@ def test_commands_predict_the_robot_better() -> None:
     assert errors["commands"] < 0.8 * errors["none"]
 
 
-def test_registry_builds_each_by_name() -> None:
-    assert MEMORIES.names() == ("none", "commands", "history", "motion")
-    for memory in memories():
-        again = build_memory(memory.name, OBSERVATIONS, ACTIONS, **memory.description())
-        assert again.description() == memory.description()
-    assert isinstance(build_memory("history", OBSERVATIONS, ACTIONS), HistoryMemory)
-    with pytest.raises(UnknownNameError, match="commands"):
-        build_memory("command", OBSERVATIONS, ACTIONS)
+FACTS = EnvironmentFacts(HAND, Bodies((0, 1, 2), (0.0, 0.0, 0.0), (3,), (), ((7, 0.1), (8, 0.2))))
+
+
+def test_registered_configs_build_with_the_gains_that_they_record() -> None:
+    assert MEMORIES.names() == ("none", "history", "motion")
+    built = {
+        name: MEMORIES.get(name)().build(ROBOT, ROBOT_ACTIONS, FACTS) for name in MEMORIES.names()
+    }
+    assert {name: memory.name for name, memory in built.items()} == {n: n for n in built}
+    for name, memory in built.items():
+        recorded_gains = values_of(MEMORIES.get(name)())
+        described = memory.description()
+        assert {gain: described[gain] for gain in recorded_gains} == recorded_gains
+    assert built["history"].description()["displacement_gain"] == 30.0
+    assert built["motion"].description()["displacement_gain"] == 100.0
+    assert built["motion"].description()["objects"] == (7, 8)
+    other = HistoryMemoryConfig(displacement_gain=7.0).build(ROBOT, ROBOT_ACTIONS, FACTS)
+    assert other.description()["displacement_gain"] == 7.0
+    with pytest.raises(UnknownNameError, match="motion"):
+        MEMORIES.get("motions")
     with pytest.raises(InvalidInputError, match="commanded_position"):
-        build_memory("commands", OBSERVATIONS, ACTIONS)
+        MotionMemoryConfig().build(ROBOT, ROBOT_ACTIONS, EnvironmentFacts())
+    with pytest.raises(InvalidInputError, match="action_gain"):
+        HistoryMemoryConfig(action_gain=float("nan"))
+
+
+def test_settings_of_memories_say_what_they_are_and_what_they_are_given() -> None:
+    for name in MEMORIES.names():
+        assert all(option.summary for option in options_of(MEMORIES.get(name)()).values())
+    given = [config.given for config in (NoMemoryConfig(), HistoryMemoryConfig())]
+    assert given == [(), ()]
+    assert MotionMemoryConfig().given == ("command law",)
+    assert MotionMemoryConfig(object_gain=0.0).given == ("scene", "command law")
+
+
+@each_memory
+def test_a_memory_comes_back_from_its_description(memory: Memory) -> None:
+    described = json.loads(json.dumps(memory.description()))
+    again = restored_memory(memory.name, described, OBSERVATIONS, ACTIONS)
+    assert type(again) is type(memory)
+    assert again.description() == memory.description()
+    with pytest.raises(InvalidInputError, match="pass it as memory="):
+        restored_memory("mine", {}, OBSERVATIONS, ACTIONS)
+
+
+def test_a_model_with_a_memory_of_ones_own_is_loaded_with_it(tmp_path: Path) -> None:
+    class Mine(HistoryMemory):
+        name = "mine"
+
+    memory = Mine(OBSERVATIONS, ACTIONS)
+    model = small_model(memory=memory)
+    for transition in walk(20, memory=memory):
+        model.learn(*transition)
+    model.save(tmp_path / "model")
+    loaded = OnlineWorldModel.load(tmp_path / "model", memory)
+    np.testing.assert_array_equal(loaded.weights, model.weights)
+    with pytest.raises(EverlearnError, match="memory="):
+        OnlineWorldModel.load(tmp_path / "model")
+    with pytest.raises(EverlearnError, match="memory"):
+        OnlineWorldModel.load(tmp_path / "model", HistoryMemory(OBSERVATIONS, ACTIONS))
 
 
 def test_memories_that_do_not_fit_are_refused() -> None:
@@ -173,16 +231,9 @@ def test_memories_that_do_not_fit_are_refused() -> None:
         CommandMemory(CommandedPosition(0.1, (-1.0, -1.0), (1.0,), (0,), (0,)))
 
 
-def test_displacements_of_things_can_be_kept_from_the_model() -> None:
-    told, half, untold = (
-        build_memory(
-            "motion",
-            ROBOT,
-            ROBOT_ACTIONS,
-            commanded_position=HAND,
-            things=(7, 8, 9, 10),
-            thing_gain=gain,
-        )
+def test_displacements_of_objects_can_be_kept_from_the_model() -> None:
+    shown, half, hidden = (
+        MotionMemory(ROBOT, HAND, objects=(7, 8, 9, 10), object_gain=gain)
         for gain in (1.0, 0.5, 0.0)
     )
     rng = np.random.default_rng(0)
@@ -191,22 +242,19 @@ def test_displacements_of_things_can_be_kept_from_the_model() -> None:
     action = rng.uniform(-1, 1, (6, 4))
     all_of_it, shared, kept = (
         memory.features(memory.advance(memory.start(obs), obs, action, after), after)
-        for memory in (told, half, untold)
+        for memory in (shown, half, hidden)
     )
-    things = np.zeros(29, bool)
-    things[3 + np.array([7, 8, 9, 10])] = True
+    objects = np.zeros(29, bool)
+    objects[3 + np.array([7, 8, 9, 10])] = True
     assert all_of_it.all()
-    np.testing.assert_allclose(shared, all_of_it * np.where(things, 0.5, 1.0))
-    np.testing.assert_allclose(kept, all_of_it * ~things)
-    again = build_memory("motion", ROBOT, ROBOT_ACTIONS, **untold.description())
-    assert again.description() == untold.description()
-    with pytest.raises(InvalidInputError, match="things"):
-        build_memory("motion", ROBOT, ROBOT_ACTIONS, commanded_position=HAND, things=(26,))
+    np.testing.assert_allclose(shared, all_of_it * np.where(objects, 0.5, 1.0))
+    np.testing.assert_allclose(kept, all_of_it * ~objects)
+    with pytest.raises(InvalidInputError, match="objects"):
+        MotionMemory(ROBOT, HAND, objects=(26,))
 
 
 def test_how_far_commands_are_ahead_in_actions() -> None:
-    for name in ("commands", "motion"):
-        memory: Any = build_memory(name, ROBOT, ROBOT_ACTIONS, commanded_position=HAND)
+    for memory in (CommandMemory(HAND), MotionMemory(ROBOT, HAND)):
         obs = np.zeros((1, 26))
         obs[0, 2] = 0.3
         state = memory.start(obs)

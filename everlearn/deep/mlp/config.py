@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from everlearn.deep.strategies import STRATEGIES, PerfectMemory
 from everlearn.interfaces import Bodies
-from everlearn.support.checks import check_positive, check_whole
+from everlearn.support.checks import check_number, check_positive, check_whole
 from everlearn.support.errors import InvalidInputError
 from everlearn.support.settings import part
 from everlearn.world_model.memory import Memory
@@ -58,8 +58,7 @@ class MLPConfig:
         check_whole("train_every", self.train_every, 2)
         check_positive("learning_rate", self.learning_rate)
         for name in ("holdout", "improvement"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise InvalidInputError(f"{name} is {getattr(self, name)}; expected 0 <= x < 1")
+            check_number(name, getattr(self, name), 0.0, 0.999)
         if self.normalise_over not in ("seen", "kept"):
             raise InvalidInputError(
                 f"normalise_over is {self.normalise_over!r}; expected 'seen' or 'kept'"

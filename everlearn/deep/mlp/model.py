@@ -24,6 +24,7 @@ from everlearn.deep.mlp.config import MLPConfig
 from everlearn.deep.mlp.network import Trainer, make_network, torch_threads
 from everlearn.deep.mlp.normaliser import Normaliser, RunningMoments
 from everlearn.interfaces import FloatArray, State, Strategy
+from everlearn.support.checks import check_whole
 from everlearn.support.errors import UnknownNameError
 from everlearn.support.threads import Threads
 from everlearn.world_model.base import ImaginingModel, Transitions
@@ -105,6 +106,9 @@ class MLPWorldModel(ImaginingModel):
             clip=self.config.clip,
             still=still,
         )
+        check_whole("seed", seed, 0)
+        if threads is not None:
+            check_whole("threads", threads, 1)
         self.seed, self.threads = seed, threads
         strategy: Strategy = self.config.strategy
         self.strategy = strategy

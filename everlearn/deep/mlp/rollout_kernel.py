@@ -183,7 +183,7 @@ def _tile(
     return whole(*given), codegen
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def _gather_used(units: Any, total: int, count: int) -> int:
     """Move units that are not zero in all of `count` columns to the front, with their numbers.
 
@@ -202,7 +202,7 @@ def _gather_used(units: Any, total: int, count: int) -> int:
     return used
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def _imagine_block(
     start: int, stop: int, trajectories: Any, tables: Any, layers: Any, size: Any
 ) -> None:

@@ -107,6 +107,9 @@ class SACAgent:
         self.observation_space = as_box(observation_space, "observation_space")
         self.action_space = as_box(action_space, "action_space")
         self.config = config or SACConfig()
+        check_whole("seed", seed, 0)
+        if threads is not None:
+            check_whole("threads", threads, 1)
         self.seed, self.threads = seed, threads
         strategy: Strategy = self.config.strategy
         self.strategy = strategy

@@ -103,7 +103,7 @@ def logistic(x: Any, out: Any) -> None:
         logistic_lanes(x, c, out)
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def _project(projection: Any, row: int, inputs: Any, out: Any, target: int, rows: Any) -> None:
     """Project every candidate c by a few rows that read the same inputs: ``out[target + r, c]``.
 
@@ -117,7 +117,7 @@ def _project(projection: Any, row: int, inputs: Any, out: Any, target: int, rows
         project_lanes(projection, row, inputs, c, out, target, SINGLE, rows)
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def _read_alike(projection: Any, row: int) -> bool:
     """Whether a row of a projection reads the same inputs as the next one."""
     sources, _, counts = projection
@@ -129,18 +129,21 @@ def _read_alike(projection: Any, row: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def _locate_grid(
-    encoding: Any, grid: int, inputs: Any, position: Any, cells: Any, fractions: Any
+    projection: Any, grid: int, bins: int, inputs: Any, position: Any, cells: Any, fractions: Any
 ) -> None:
-    """Lower edges ``cells[dim, c]`` and ``fractions[dim, c]`` past them, of every candidate."""
+    """Lower edges ``cells[dim, c]`` and ``fractions[dim, c]`` past them, of every candidate.
+
+    Called for each grid, and so without the whole encoding: large tuples take time to hand on.
+    """
     for dim in range(cells.shape[0]):
-        _project(encoding.projection, grid * cells.shape[0] + dim, inputs, position, 0, SINGLE)
+        _project(projection, grid * cells.shape[0] + dim, inputs, position, 0, SINGLE)
         for c in range(0, position.shape[1], LANES):
-            locate_lanes(position[0], c, encoding.bins, cells[dim], fractions[dim])
+            locate_lanes(position[0], c, bins, cells[dim], fractions[dim])
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def _corner(corner: int, c: int, bins: int, cells: Any, fractions: Any) -> Any:
     """Cell in its grid, and weight, of one corner around a location (bit by dimension)."""
     index = 0
@@ -153,7 +156,7 @@ def _corner(corner: int, c: int, bins: int, cells: Any, fractions: Any) -> Any:
     return index, weight
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def _open_gate(gates: Any, gate: int, inputs: Any, used: int, position: Any, out: Any) -> bool:
     """How far a gate is open for each candidate, ``out[c]`` in [0, 1]; False if for none.
 
@@ -175,7 +178,7 @@ def _open_gate(gates: Any, gate: int, inputs: Any, used: int, position: Any, out
     return any_open
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def encode_block(encoding: Any, inputs: Any, indices: Any, values: Any) -> None:
     """Active cells and their values of the inputs in the columns of ``inputs[I, padded N]``.
 
@@ -184,14 +187,14 @@ def encode_block(encoding: Any, inputs: Any, indices: Any, values: Any) -> None:
     open that the grid is behind. The cells after the grids hold the inputs of the linear part, as
     they are; those beyond the inputs are padding.
     """
-    bins, grid_dim = encoding.bins, encoding.grid_dim
+    projection, bins, grid_dim = encoding.projection, encoding.bins, encoding.grid_dim
     corners = 1 << grid_dim
-    grids = encoding.projection.counts.shape[0] // grid_dim
+    grids = projection.counts.shape[0] // grid_dim
     position = np.empty((1, inputs.shape[1]), inputs.dtype)
     cells = np.empty((grid_dim, inputs.shape[1]), np.int32)
     fractions = np.empty((grid_dim, inputs.shape[1]), inputs.dtype)
     for grid in range(grids):
-        _locate_grid(encoding, grid, inputs, position, cells, fractions)
+        _locate_grid(projection, grid, bins, inputs, position, cells, fractions)
         for c in range(indices.shape[0]):
             for corner in range(corners):
                 index, weight = _corner(corner, c, bins, cells, fractions)
@@ -210,7 +213,7 @@ def encode_block(encoding: Any, inputs: Any, indices: Any, values: Any) -> None:
             values[c, k] = inputs[i, c] if i < inputs.shape[0] else inputs.dtype.type(0)
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def _add_planes(
     encoding: Any, weights: Any, vectors: Any, inputs: Any, first: int, stop: int, change: Any
 ) -> None:
@@ -235,12 +238,12 @@ def _add_planes(
         add_grid(change, weights, grid * bins**2, bins, cells, corners, vectors)
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def _add_grids(
     encoding: Any, weights: Any, vectors: Any, inputs: Any, first: int, stop: int, change: Any
 ) -> None:
     """Add what grids `first` to `stop` predict."""
-    bins, grid_dim = encoding.bins, encoding.grid_dim
+    projection, bins, grid_dim = encoding.projection, encoding.bins, encoding.grid_dim
     if grid_dim == 2:
         _add_planes(encoding, weights, vectors, inputs, first, stop, change)
         return
@@ -248,7 +251,7 @@ def _add_grids(
     cells = np.empty((grid_dim, inputs.shape[1]), np.int32)
     fractions = np.empty((grid_dim, inputs.shape[1]), inputs.dtype)
     for grid in range(first, stop):
-        _locate_grid(encoding, grid, inputs, position, cells, fractions)
+        _locate_grid(projection, grid, bins, inputs, position, cells, fractions)
         start = grid * bins**grid_dim
         for c in range(inputs.shape[1]):
             for corner in range(1 << grid_dim):
@@ -256,7 +259,7 @@ def _add_grids(
                 add_row(change, c, weights, start + index, weight)
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath=FAST)
 def predict_block(
     encoding: Any, weights: Any, vectors: Any, inputs: Any, used: int, change: Any
 ) -> None:
@@ -266,7 +269,8 @@ def predict_block(
     tuple as long as a row of weights has vectors: kernels compile for that width.
     """
     count = inputs.shape[1]
-    firsts = encoding.gates.firsts
+    gates = encoding.gates
+    firsts = gates.firsts
     change[:] = 0
     _add_grids(encoding, weights, vectors, inputs, 0, firsts[0], change)
     if firsts.shape[0] > 1:
@@ -274,7 +278,7 @@ def predict_block(
         share = np.empty(count, inputs.dtype)
         part = aligned_empty(count, weights.shape[1], weights)
         for gate in range(firsts.shape[0] - 1):
-            if not _open_gate(encoding.gates, gate, inputs, used, position, share):
+            if not _open_gate(gates, gate, inputs, used, position, share):
                 continue
             part[:] = 0
             _add_grids(encoding, weights, vectors, inputs, firsts[gate], firsts[gate + 1], part)

@@ -56,16 +56,16 @@ def project_lanes(
                 source = builder.load(builder.gep(read, [k]))
                 line = builder.gep(base, [builder.mul(source, stride)])
                 loaded = [v.load(builder.gep(line, [lane])) for lane in lanes]
-                for place, totals in zip(weights, sums, strict=True):
-                    weight = v.splat(builder.load(builder.gep(place, [k])))
+                for pointer, totals in zip(weights, sums, strict=True):
+                    weight = v.splat(builder.load(builder.gep(pointer, [k])))
                     for value, pair in zip(loaded, totals, strict=True):
                         builder.store(v.fma(weight, value, builder.load(pair[i])), pair[i])
         for n, totals in enumerate(sums):
             target = builder.add(first_, ir.Constant(index, n))
-            place = v.pointer(out, out_, [target, column_])
+            pointer = v.pointer(out, out_, [target, column_])
             for lane, (even, odd) in zip(lanes, totals, strict=True):
                 total = builder.fadd(builder.load(even), builder.load(odd))
-                v.store(total, builder.gep(place, [lane]))
+                v.store(total, builder.gep(pointer, [lane]))
         return context.get_dummy_value()
 
     signature = types.void(projection, types.intp, inputs, types.intp, out, types.intp, panel, rows)
@@ -119,12 +119,12 @@ def locate_plane(
         positions_, column_, bins_, cells_, corners_ = args
         v = Vectors(context, builder, positions.dtype)
         index = column_.type
-        places = []
+        located = []
         for dim in range(2):
             axis = ir.Constant(index, dim)
             projected = v.load(v.pointer(positions, positions_, [axis, column_]))
-            places.append(_located(v, projected, bins_))
-        (i, s), (j, t) = places
+            located.append(_located(v, projected, bins_))
+        (i, s), (j, t) = located
         both = builder.fmul(s, t)
         right = builder.fsub(t, both)
         below = builder.fsub(s, both)
@@ -197,7 +197,7 @@ def add_grid(
         zero = ir.Constant(index, 0)
         targets = v.pointer(change, change_, [zero, zero])
         sources = v.pointer(weights, weights_, [first_, zero])
-        places = v.pointer(cells, cells_, [zero])
+        cell_pointer = v.pointer(cells, cells_, [zero])
         factors = [v.pointer(corners, corners_, [ir.Constant(index, n), zero]) for n in range(4)]
         lanes = [ir.Constant(index, n * LANES) for n in range(len(vectors))]
         next_line = builder.mul(bins_, width)
@@ -205,12 +205,12 @@ def add_grid(
             c = loop.index
             target = builder.gep(targets, [builder.mul(c, width)])
             totals = [v.load(builder.gep(target, [lane])) for lane in lanes]
-            cell = builder.sext(builder.load(builder.gep(places, [c])), index)
+            cell = builder.sext(builder.load(builder.gep(cell_pointer, [c])), index)
             corner = builder.gep(sources, [builder.mul(cell, width)])
             lower = builder.gep(corner, [next_line])
             rows = (corner, builder.gep(corner, [width]), lower, builder.gep(lower, [width]))
-            for row, place in zip(rows, factors, strict=True):
-                splat = v.splat(builder.load(builder.gep(place, [c])))
+            for row, pointer in zip(rows, factors, strict=True):
+                splat = v.splat(builder.load(builder.gep(pointer, [c])))
                 totals = [
                     v.fma(splat, v.load(builder.gep(row, [lane])), total)
                     for lane, total in zip(lanes, totals, strict=True)

@@ -67,9 +67,9 @@ def subtract_run(
         ]
         for total in (one for row in totals for one in row):
             builder.store(v.constant(0.0), total)
-        place = v.pointer(columns, columns_, [zero])
+        pointer = v.pointer(columns, columns_, [zero])
         with cgutils.for_range(builder, last_, start=first_) as loop:
-            column = builder.load(builder.gep(place, [loop.index]))
+            column = builder.load(builder.gep(pointer, [loop.index]))
             source = builder.gep(table, [builder.mul(column, width)])
             loaded = [v.load(builder.gep(source, [lane])) for lane in lanes]
             for row, line in zip(sources, totals, strict=True):
@@ -115,7 +115,7 @@ def accumulate_row(
         size = v.scalar
         line = v.pointer(products, products_, [row_, zero])
         coming = v.pointer(products, products_, [following_, zero])
-        places = v.pointer(cells, cells_, [zero])
+        cell_pointer = v.pointer(cells, cells_, [zero])
         factors = v.pointer(values, values_, [zero])
         target = v.pointer(gathered, gathered_, [zero])
         splat = ir.Constant(pair, ir.Undefined)
@@ -135,11 +135,11 @@ def accumulate_row(
         count = builder.lshr(v.shape(cells, cells_, 0), one)
         with cgutils.for_range(builder, count) as loop:
             k = builder.shl(loop.index, one)
-            cell = builder.load(builder.gep(places, [k]))
-            place = builder.gep(line, [cell])
+            cell = builder.load(builder.gep(cell_pointer, [k]))
+            pointer = builder.gep(line, [cell])
             added = v.load(builder.gep(factors, [k]), pair)
-            total = builder.call(muladd, [splat, added, v.load(place, pair)])
-            v.store(total, place)
+            total = builder.call(muladd, [splat, added, v.load(pointer, pair)])
+            v.store(total, pointer)
             v.store(total, builder.gep(target, [k]))
             ahead = builder.bitcast(builder.gep(coming, [cell]), byte)
             # For writing, into the nearest cache, data.
