@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -78,3 +81,96 @@ def test_speed_without_the_source_says_where_it_is(
 ):
     monkeypatch.setattr(cli, "__file__", str(tmp_path / "everlearn" / "cli.py"))
     assert "checkout" in refused(capsys, "speed")
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_examples_of_help_are_commands(command: str):
+    """Every option in them is there, and has a value that fits."""
+    text = " ".join((inspect.getdoc(cli.COMMANDS[command]) or "").split())
+    words = shlex.split(text.partition("Example: ")[2].rstrip("."))
+    assert words[:2] == ["everlearn", command]
+    assert callable(cli._parsed(command, words[2:]))
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_help_shows_real_defaults_and_a_line_for_every_option(
+    command: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    said = capsys.readouterr().out
+    assert "None" not in said
+    assert "==SUPPRESS==" not in said
+    for name in ("options:", "show this help"):
+        assert name in said
+    listed = said.partition("options:")[2]
+    for entry in re.split(r"\n  (?=-)", listed)[1:]:
+        flags, _, text = re.sub(r"\s*\n\s+", "  ", entry).partition("  ")
+        assert text.strip(), f"{flags} of {command} says nothing"
+
+
+def test_bare_run_says_what_it_would_do(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        cli.main(["run", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "(default: 100)" in said
+    assert "faucet-close)" in said.replace("- ", "-")
+    # With a preset or a world its defaults are theirs.
+    with pytest.raises(SystemExit):
+        cli.main(["run", "--preset", "quick", "--world", "gym:Pendulum-v1", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "(default: 10)" in said
+    assert "(default: 200)" in said
+    assert "(default: Pendulum-v1)" in said
+
+
+@pytest.mark.parametrize("name", ["oa", "oa-paper", "mlp-coreset", "sac-packnet", "scripted"])
+def test_every_option_of_an_agent_has_a_type_and_a_line(
+    name: str, capsys: pytest.CaptureFixture[str]
+):
+    if "-" in name and name != "oa-paper":
+        pytest.importorskip("torch")
+    cli.main(["list", name])
+    title, count, *lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(rf"{name}: \w.+", title)
+    options, helps = lines[::2], lines[1::2]
+    assert count.startswith(f"{len(options)} options")
+    for option, text in zip(options, helps, strict=True):
+        assert re.fullmatch(r"  [a-z_.]+ = \S+  \(.+\)", option), option
+        assert re.fullmatch(r"      \w.*\w.*", text), text
+        assert "typing" not in option
+        assert "<class" not in option
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "--seed", "abc"], "--seed: expected a whole number, got 'abc'"),
+        (["run", "--agent", "ao"], "Did you mean 'oa'?"),
+        (["run", "--option", "planer.horizon=3"], "Did you mean 'planner.horizon'?"),
+        (["run", "--option", "planner.horizon=far"], "expected a whole number"),
+        (["run", "--world", "gim:Pendulum-v1"], "Did you mean 'gym'?"),
+        (["run", "--preset"], "--preset"),
+        (["run", "--agent"], "--agent"),
+        (["run", "extra"], "'extra'"),
+        (["run", "--evaluation.evry", "3"], "Did you mean '--evaluation.every'?"),
+        (["list", "ao"], "Did you mean 'oa'?"),
+        (["sweep", "--agents", "ao", "--seeds", "0", "--out", "x"], "Did you mean 'oa'?"),
+        (["sweep", "--agents", "oa", "--out", "x"], "--seeds"),
+        (["eval"], "RUN"),
+        (["report"], "--compare"),
+    ],
+)
+def test_mistakes_get_one_line_and_exit_code_2(
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(tmp_path)
+    said = refused(capsys, *words)
+    assert message in said
+    assert "usage:" not in said
+    assert "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []

@@ -35,3 +35,45 @@ def test_unknown_names_are_explained():
         registry.unregister("eight")
     with pytest.raises(EverlearnError):
         registry.register(" padded ", 1)
+
+
+def test_lazy_components_are_loaded_once_and_when_asked_for():
+    registry: Registry[object] = Registry("component")
+    loaded = []
+
+    def load() -> object:
+        loaded.append(object())
+        return loaded[-1]
+
+    registry.register_lazy("slow", load)
+    assert registry.names() == ("slow",)
+    assert "slow" in registry
+    assert not loaded
+    assert registry.get("slow") is registry.get("slow") is loaded[0]
+    with pytest.raises(InvalidInputError, match="already"):
+        registry.register_lazy("slow", load)
+
+
+def test_the_name_of_a_component_is_found_without_loading_others_in_vain():
+    registry: Registry[object] = Registry("component")
+
+    def missing() -> object:
+        raise ImportError("an extra is not installed")
+
+    item, lazy = object(), object()
+    registry.register_lazy("other", missing)
+    registry.register("mine", item)
+    assert registry.name_of(item) == "mine"
+    registry.unregister("other")
+    registry.register_lazy("late", lambda: lazy)
+    assert registry.name_of(lazy) == "late"
+    with pytest.raises(UnknownNameError, match="is not registered as a component"):
+        registry.name_of(3)
+
+
+@pytest.mark.parametrize("name", ["", " a", "-a", "a/b", "../a", "a\n", None, 3, "a:b"])
+def test_names_that_could_not_be_part_of_a_path_are_refused(name: object):
+    registry: Registry[int] = Registry("number")
+    with pytest.raises(InvalidInputError, match="number name"):
+        registry.register(name, 1)  # type: ignore[arg-type]
+    assert len(registry) == 0

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import io
+import shlex
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from everlearn import cli
 from everlearn.continual_bench import video
 from everlearn.runs.demo import run_demo
 from everlearn.support.errors import MissingExtraError
 
-TINY = {
-    "model": {"features": 10},
-    "planner": {"candidates": 12, "elites": 3, "horizon": 5, "iterations": 1},
-}
+PLANNER = {"candidates": 12, "elites": 3, "horizon": 5, "iterations": 1}
+TINY = {"model": {"features": 10}, "planner": PLANNER}
 
 
 def played(tmp_path: Path, seed: int = 0):
@@ -63,3 +64,20 @@ def test_it_leaves_a_video(tmp_path: Path):
     assert result.video is not None
     assert result.video.stat().st_size > 1000
     assert str(result.video) in said
+
+
+def test_the_example_of_run_works_where_the_demo_was_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    run_demo(tasks=("button-press",), episodes=1, frame_every=100, **TINY)
+    text = " ".join((inspect.getdoc(cli.Run) or "").split())
+    words = shlex.split(text.partition("Example: everlearn ")[2])
+    assert words[0] == "run"
+    small = ["--max-steps", "20", "--evaluation.boundary-episodes", "1", "--evaluation.heldout"]
+    small += ["30", "--threads", "1"]
+    for path, value in (("model.features", 10), *((f"planner.{k}", v) for k, v in PLANNER.items())):
+        small += ["--option", f"{path}={value}"]
+    cli.main([*words, *small])
+    assert f"-> {words[words.index('--out') + 1]}" in capsys.readouterr().out
+    cli.main(["eval", "runs/first", "--episodes", "1"])
