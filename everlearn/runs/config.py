@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from everlearn.registry import NAME
 from everlearn.runs.legacy import upgraded
 from everlearn.support.checks import check_number, check_whole
 from everlearn.support.command_line import internal
@@ -119,9 +120,10 @@ class RunConfig:
     """Whether success or return is measured; filled in when the run starts."""
 
     def __post_init__(self) -> None:
-        for name in ("agent", "world"):
-            if not isinstance(getattr(self, name), str) or not getattr(self, name):
-                raise InvalidInputError(f"{name} is {given(getattr(self, name))}; expected a name")
+        if not isinstance(self.agent, str) or not NAME.fullmatch(self.agent):
+            raise InvalidInputError(f"agent is {given(self.agent)}; expected a name")
+        if not _is_safe(self.world):
+            raise InvalidInputError(f"world is {given(self.world)}; expected a name")
         self._set_words("tasks")
         self._set_words("imports")
         if not self.tasks:
@@ -164,7 +166,7 @@ class RunConfig:
         if isinstance(words, str) or not isinstance(words, (tuple, list)):
             raise InvalidInputError(f"{name} is {given(words)}; expected a list of names")
         for word in words:
-            if not isinstance(word, str) or not word:
+            if not _is_safe(word):
                 raise InvalidInputError(f"{name} has {given(word)}; expected names")
         object.__setattr__(self, name, tuple(words))
 
@@ -301,6 +303,13 @@ def _plain_options(name: str, options: object) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"agent options must be plain JSON values: {error}") from error
     return plain
+
+
+def _is_safe(value: object) -> bool:
+    """Whether a name can be part of a path below a folder, as names of tasks are."""
+    if not isinstance(value, str) or not value.isprintable() or "\\" in value:
+        return False
+    return bool(value) and not value.startswith("/") and ".." not in value.split("/")
 
 
 def _is_word(value: object) -> bool:
