@@ -1,9 +1,9 @@
 """A model-free agent: soft actor-critic, and a strategy that keeps it from forgetting.
 
 It learns from the environment's reward, sees the observation only and acts without noise when it
-is evaluated. Until its storage holds enough it acts at random; then every step is an update. A
-strategy that is told of boundaries consolidates there, and may empty the storage. Needs the extra
-``deep``.
+is evaluated, unless asked for. Until its storage holds enough, and in the first steps of a task it
+is told of, it acts at random; once there is enough every step is an update. A strategy that is
+told of boundaries consolidates there, and may empty the storage. Needs the extra ``deep``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import gymnasium
 import numpy as np
@@ -20,7 +20,12 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.agents.options import RUN_SETTINGS, flat_types, split_options
-from everlearn.agents.sac import SACConfig, SoftActorCritic
+from everlearn.agents.sac import (
+    EvaluationActions,
+    SACConfig,
+    SoftActorCritic,
+    check_choice,
+)
 from everlearn.archive import load_archive, part_of, reading, save_archive
 from everlearn.checks import as_numbers, check_whole
 from everlearn.errors import InvalidInputError, NotReadyError, given
@@ -37,10 +42,22 @@ from everlearn.strategies import STRATEGIES
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-KIND, VERSION = "everlearn-sac-agent", 1
+KIND, VERSION = "everlearn-sac-agent", 2
 
 LARGEST = float(np.finfo(np.float32).max)
 """Of the numbers that networks and storage can hold."""
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "finetune": {"multi_head": True},
+    "ewc": {"multi_head": True, "fisher_floor": 1e-5},
+    "si": {"multi_head": True},
+    "packnet": {"multi_head": True, "clip": 2e-5},
+    "coreset": {"batch": 512},
+    "perfect-memory": {"batch": 512},
+}
+"""Settings of agents made by the name of a strategy, where they differ from those of `SACConfig`
+and of the strategy: those of Continual World. Strategies that are told of boundaries have a head
+and a temperature for each task."""
 
 
 def strategy_option_types(strategy: str) -> dict[str, Any]:
@@ -63,7 +80,8 @@ def settings(env: gymnasium.Env[Any, Any], strategy: str, **options: Any) -> dic
 def _chosen(strategy: str, options: Mapping[str, Any]) -> tuple[Strategy, SACConfig]:
     """Make the strategy and the config from one flat table."""
     kind = STRATEGIES.get(strategy)
-    own, protecting = split_options(options, SACConfig, kind)
+    whole = {**DEFAULTS.get(strategy, {}), **options}
+    own, protecting = split_options(whole, SACConfig, kind)
     return kind(**protecting), SACConfig(**own)
 
 
@@ -83,8 +101,12 @@ class SACAgent:
     ----------
     boundary_aware
         Whether it is told of tasks, by its strategy or its settings; others never see a name.
-    steps, episodes
-        Transitions learned from, and episodes begun.
+    task_dependent
+        Whether it acts by what it has for a task, weights, a head or an input, and so is told the
+        task's name when it is evaluated too.
+    steps, episodes, task_steps
+        Transitions learned from, episodes begun, and transitions since the agent was last told of
+        a new task.
     """
 
     def __init__(
@@ -104,6 +126,7 @@ class SACAgent:
                 "never kept, and nothing would be learned; warm up with fewer"
             )
         self.boundary_aware = strategy.boundary_aware or self.config.tells_tasks
+        self.task_dependent = strategy.task_dependent or self.config.tells_tasks
         # Bounds become [-1, 1]; observations without bounds are taken as they are.
         self._inputs = ModelInputs(self.observation_space, self.action_space, NoMemory(), 1.0, 1.0)
         self._low, self._high = action_bounds(self.action_space)
@@ -123,8 +146,9 @@ class SACAgent:
         self.task: str | None = None
         self.tasks: list[str] = []
         self._place = 0
-        self.steps = self.episodes = 0
+        self.steps = self.episodes = self.task_steps = 0
         self._learning = True
+        self._evaluation_actions = self.config.evaluation_actions
 
     @classmethod
     def for_env(
@@ -167,13 +191,14 @@ class SACAgent:
         if self.strategy.boundary_aware:
             with torch_threads(self._threads.number()):
                 self._switch(name)
-        self.task = name
+        self.task, self.task_steps = name, 0
         self._place = self.tasks.index(name) if self.config.tells_tasks else 0
 
     def _switch(self, name: str) -> None:
         """End the task at hand as the strategy does, and begin another."""
         if self.task is not None and len(self.storage):
             self.learner.end_task(self.storage, self._place)
+            self.learner.renew()
             for _ in range(self.config.retraining if self.strategy.retrains else 0):
                 self.learner.update(self.storage, self._training)
         self.storage.end_task()
@@ -186,14 +211,15 @@ class SACAgent:
     def act(self, obs: FloatArray, explore: bool = True) -> npt.NDArray[Any]:
         """Return the action to take at `obs`: drawn from the policy, or its middle.
 
-        While the agent warms up and explores, actions are random.
+        While the agent warms up and explores, and in the first steps of a task, actions are
+        random. Without exploring they are as `SACConfig.evaluation_actions` says.
         """
         state = self._state(self._inputs.check_observation(obs, "observation", (1,)))
-        if explore and self._learning and len(self.storage) < self.config.warm_up:
+        if explore and self._learning and self._is_new():
             action = self._acting.uniform(-1.0, 1.0, self._inputs.actions)
         else:
             noise = None
-            if explore:
+            if explore or self._evaluation_actions == "sample":
                 noise = self._acting.standard_normal(self._inputs.actions, np.float32)
             with torch_threads(self._threads.number()):
                 action = self._policy.act(state, self._head, noise).astype(np.float64)
@@ -229,10 +255,16 @@ class SACAgent:
             task=self._one_hot()[: self.learner.columns["task"]],
         )
         self.steps += 1
+        self.task_steps += 1
         warm = len(self.storage) >= self.config.warm_up
         if warm and self.steps % self.config.update_every == 0:
             with torch_threads(self._threads.number()):
                 self.learner.update(self.storage, self._training)
+
+    def _is_new(self) -> bool:
+        """Whether too little is known of the task for the policy to be worth following."""
+        few = len(self.storage) < self.config.warm_up
+        return few or self.task_steps < self.config.random_steps
 
     @property
     def _head(self) -> int:
@@ -258,9 +290,23 @@ class SACAgent:
 
     # Keeping ---------------------------------------------------------------------------
 
-    def evaluation_copy(self, seed: int | np.random.SeedSequence) -> Self:
-        """Return an agent that acts with this one's networks and learns nothing."""
+    def evaluation_copy(
+        self, seed: int | np.random.SeedSequence, actions: EvaluationActions | None = None
+    ) -> Self:
+        """Return an agent that acts with this one's networks and learns nothing.
+
+        Parameters
+        ----------
+        seed
+            Of the actions that it draws.
+        actions
+            What it takes of the policy; None for what the settings say. A deterministic policy
+            in an environment that always begins alike is one episode, however often it is played.
+        """
         other = copy.copy(self)
+        if actions is not None:
+            check_choice("actions", actions, get_args(EvaluationActions))
+            other._evaluation_actions = actions
         other._acting = np.random.default_rng(seed)
         other._policy = self.learner.policy(self.task)
         other._learning = False
@@ -285,6 +331,7 @@ class SACAgent:
                 "tasks": self.tasks,
                 "steps": self.steps,
                 "episodes": self.episodes,
+                "task_steps": self.task_steps,
                 "acting": self._acting.bit_generator.state,
                 "training": self._training.bit_generator.state,
             },
@@ -315,7 +362,7 @@ class SACAgent:
                 f"{self._strategy_facts()}"
             )
         facts = meta["agent"]
-        for name in ("steps", "episodes"):
+        for name in ("steps", "episodes", "task_steps"):
             check_whole(name, facts[name], 0)
         task, tasks = facts["task"], facts["tasks"]
         if not (task is None or isinstance(task, str)) or not _are_names(tasks):
@@ -328,6 +375,7 @@ class SACAgent:
         self._training.bit_generator.state = facts["training"]
         self.task, self.tasks = task, list(tasks)
         self.steps, self.episodes = facts["steps"], facts["episodes"]
+        self.task_steps = facts["task_steps"]
 
     def _strategy_facts(self) -> dict[str, Any]:
         return {"name": self.strategy.name, "settings": self.strategy.settings()}

@@ -4,34 +4,47 @@ One update draws transitions ``(s, a, r, s')`` and takes one step of Adam on eac
 
     critics      1/2 mean (Q_i(s, a) - y)^2,
                  y = r + discount (min_i Q'_i(s', a') - temperature log pi(a'|s')),  a' ~ pi(s')
+                 y = r / (1 - discount) where the episode ended: see `SACConfig.after_success`
     actor        mean (temperature log pi(a|s) - min_i Q_i(s, a)),  a ~ pi(s)
     temperature  - log(temperature) mean (log pi(a|s) + target entropy)
 
 after which the targets follow, ``Q' <- (1 - target_rate) Q' + target_rate Q``. Gradients are in
-closed form (`everlearn.models.ensemble`, `everlearn.agents.gaussian`); what a strategy does to
-actor and critics comes between gradient and step. Needs the extra ``deep``.
+closed form (`everlearn.agents.actor_critic`, `everlearn.agents.gaussian`); what a strategy does
+to actor and critics comes between gradient and step. Where each task has a head of actor and
+critics, it has a temperature too, and each transition is learned with its own task's. Needs the
+extra ``deep``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from everlearn.agents.actor_critic import Batch, Policy, Trained
+from everlearn.agents.actor_critic import (
+    Batch,
+    NormalisedEnsemble,
+    NormalisedWorkspace,
+    Policy,
+    Trained,
+    clip_,
+    fast_products,
+)
 from everlearn.agents.gaussian import SquashedGaussian, unit_information
 from everlearn.archive import check_arrays, part_of
 from everlearn.checks import check_number, check_positive, check_whole
-from everlearn.errors import InvalidInputError
-from everlearn.models.ensemble import DenseEnsemble, Workspace
+from everlearn.errors import InvalidInputError, given
 from everlearn.models.network import adam, restore_weights, weights_state
 from everlearn.protocols import State, Storage, Strategy
 
 CRITICS = 2
+
+AfterSuccess = Literal["repeat", "continue", "zero"]
+EvaluationActions = Literal["mean", "sample"]
 
 
 @dataclass(frozen=True)
@@ -46,21 +59,31 @@ class SACConfig:
         Of Adam, the same for all, and of its minibatches.
     discount, target_rate
         As in the equations above.
+    clip
+        Greatest length of the gradients of actor, critics and temperature; None for no limit.
     warm_up
         Transitions that must be kept before anything is learned; until then actions are random.
+    random_steps
+        Steps at the beginning of a task in which actions are random; an agent that is not told of
+        tasks takes them once.
     update_every
         Steps to an update.
-    bootstrap_through_success
-        Whether the value goes on where the environment ended the episode. In Continual Bench that
-        is success: cut off, solving a task would be worth less than lingering beside it. False
-        for an environment that ends an episode on a failure.
+    after_success
+        What is expected where the environment ended the episode, which in Continual Bench it does
+        on success. ``repeat``: the last reward, for ever, as if the agent rested there.
+        ``continue``: what the critics make of the last observation, from where nothing was ever
+        seen to follow. ``zero``: nothing; right where an episode ends on a failure, but with
+        rewards that are positive solving a task would be worth less than lingering beside it.
     retraining
         Updates at the end of a task, for a strategy that trains again after it.
     protect_critics
         Whether the strategy holds on to the critics' weights too, and not to the actor's alone.
     task_identity, multi_head, max_tasks
         Whether actor and critics are told the task, and whether each task has outputs of its own;
-        room for that many tasks. The policy sees the observation only unless one is on.
+        and a temperature of its own; room for that many tasks. The policy sees the observation
+        only unless one is on.
+    evaluation_actions
+        What an evaluation takes of the policy: its ``mean``, squeezed, or a ``sample``.
     threads
         Threads of PyTorch; None takes what numba was given.
     seed
@@ -68,19 +91,22 @@ class SACConfig:
     """
 
     hidden: int = 256
-    layers: int = 2
-    learning_rate: float = 3e-4
-    batch: int = 256
+    layers: int = 4
+    learning_rate: float = 1e-3
+    batch: int = 128
     discount: float = 0.99
     target_rate: float = 0.005
+    clip: float | None = None
     warm_up: int = 1000
+    random_steps: int = 1000
     update_every: int = 1
-    bootstrap_through_success: bool = True
+    after_success: AfterSuccess = "repeat"
     retraining: int = 5000
     protect_critics: bool = False
     task_identity: bool = False
     multi_head: bool = False
     max_tasks: int = 6
+    evaluation_actions: EvaluationActions = "sample"
     threads: int | None = None
     seed: int = 0
 
@@ -88,18 +114,23 @@ class SACConfig:
         for name in ("hidden", "layers", "batch", "warm_up", "update_every", "max_tasks"):
             check_whole(name, getattr(self, name), 1)
         check_whole("retraining", self.retraining, 0)
+        check_whole("random_steps", self.random_steps, 0)
         check_whole("seed", self.seed, 0)
         check_positive("learning_rate", self.learning_rate)
         check_number("discount", self.discount, 0.0, 1.0)
         check_number("target_rate", self.target_rate, 0.0, 1.0)
+        if self.clip is not None:
+            check_positive("clip", self.clip)
         if self.threads is not None:
             check_whole("threads", self.threads, 1)
-        for name in (
-            "bootstrap_through_success",
-            "protect_critics",
-            "task_identity",
-            "multi_head",
-        ):
+        check_choice("after_success", self.after_success, get_args(AfterSuccess))
+        check_choice("evaluation_actions", self.evaluation_actions, get_args(EvaluationActions))
+        if self.after_success == "repeat" and self.discount == 1.0:
+            raise InvalidInputError(
+                "discount is 1 and after_success 'repeat': a reward that is repeated for ever "
+                "has no value then; discount a little or take another after_success"
+            )
+        for name in ("protect_critics", "task_identity", "multi_head"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInputError(
                     f"{name} is {getattr(self, name)!r}; expected True or False"
@@ -119,6 +150,12 @@ class SACConfig:
     def heads(self) -> int:
         """Sets of outputs."""
         return self.max_tasks if self.multi_head else 1
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Refuse a value that is none of the choices."""
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidInputError(f"{name} is {given(value)}; expected one of {', '.join(choices)}")
 
 
 class SoftActorCritic:
@@ -151,25 +188,27 @@ class SoftActorCritic:
     ) -> None:
         self.config, self.actions = config, actions
         self.states = observations + config.identity_size
-        layers = (config.hidden,) * config.layers
+        layers, heads = (config.hidden,) * config.layers, config.heads
         self.actor = Trained(
-            DenseEnsemble(1, (self.states, *layers, 2 * actions * config.heads), generator),
+            NormalisedEnsemble(1, (self.states, *layers, 2 * actions * heads), generator, heads),
             strategy,
             config.learning_rate,
+            config.clip,
         )
         self.critics = Trained(
-            DenseEnsemble(CRITICS, (self.states + actions, *layers, config.heads), generator),
+            NormalisedEnsemble(CRITICS, (self.states + actions, *layers, heads), generator, heads),
             strategy if config.protect_critics else None,
             config.learning_rate,
+            config.clip,
         )
         self.targets = self.critics.network.with_weights(self.critics.network.parameters())
-        self.log_temperature = torch.zeros(1)
-        self.log_temperature.grad = torch.zeros(1)
+        self.log_temperature = torch.zeros(heads)
+        self.log_temperature.grad = torch.zeros(heads)
         self._temperature_optimizer = adam([self.log_temperature], config.learning_rate)
         self.updates = 0
         self._batch = Batch(config.batch, self.columns)
-        self._acting = Workspace(self.actor.network, config.batch)
-        self._judging = Workspace(self.critics.network, config.batch)
+        self._acting = NormalisedWorkspace(self.actor.network, config.batch)
+        self._judging = NormalisedWorkspace(self.critics.network, config.batch)
 
     @property
     def columns(self) -> dict[str, int]:
@@ -186,9 +225,14 @@ class SoftActorCritic:
     @torch.no_grad()
     def update(self, storage: Storage, generator: np.random.Generator) -> None:
         """Draw a minibatch and take one step of everything."""
+        self._batch.draw(storage, generator)
+        with fast_products():
+            self._step()
+        self.updates += 1
+
+    def _step(self) -> None:
         rows, batch = self.config.batch, self._batch
-        batch.draw(storage, generator)
-        temperature = self.log_temperature.exp()
+        temperature = self._of_tasks(self.log_temperature.exp())
 
         # What the policy would do now: where each transition led, and where it began.
         following = self._actions_at(batch.next_state, batch.noise[rows:])
@@ -198,8 +242,7 @@ class SoftActorCritic:
         # Critics.
         value = self._values(self.targets, batch.following).amin(0)[:, 0]
         value -= temperature * following.log_probability
-        if not self.config.bootstrap_through_success:
-            value *= 1.0 - batch.ended
+        self._end(value)
         wanted = batch.reward + self.config.discount * value
         errors = self._values(self.critics.network, batch.replayed) - wanted[:, None]
         self._judging.backward(self._spread(errors / rows))
@@ -210,24 +253,39 @@ class SoftActorCritic:
         least = (values == values.amin(0)).to(values.dtype)
         of_values = self._spread(least / (-rows * least.sum(0)))
         of_actions = self._judging.input_gradient(of_values, slice(self.states, None))
-        of_outputs = here.gradient(of_actions, temperature / rows)
+        of_outputs = here.gradient(of_actions, (temperature / rows)[:, None])
         self._acting.backward(self._spread(of_outputs[None]))
         self.actor.step()
 
         # Temperature: it rises while the policy has less entropy than it should.
-        entropy = -here.log_probability.mean()
-        self.log_temperature.grad.fill_(entropy + self.actions)  # target entropy: - actions
+        excess = self.actions - here.log_probability  # target entropy: - actions
+        excess = excess @ batch.task if self.config.multi_head else excess.sum()
+        of_temperature = self.log_temperature.grad
+        of_temperature.copy_(excess / rows)
+        if self.config.clip is not None:
+            clip_(of_temperature, self.config.clip)
         self._temperature_optimizer.step()
 
         self.targets.vector.lerp_(self.critics.network.vector, self.config.target_rate)
-        self.updates += 1
+
+    def _end(self, value: torch.Tensor) -> None:
+        """Put in what is expected after the transitions that ended an episode."""
+        batch, discount = self._batch, self.config.discount
+        if self.config.after_success == "repeat":
+            value.lerp_(batch.reward / (1.0 - discount), batch.ended)
+        elif self.config.after_success == "zero":
+            value *= 1.0 - batch.ended
+
+    def _of_tasks(self, values: torch.Tensor) -> torch.Tensor:
+        """Of one number for each head those of each row's task ``[N]``; of a single one itself."""
+        return self._batch.task @ values if self.config.multi_head else values
 
     def _actions_at(self, states: torch.Tensor, noise: torch.Tensor) -> SquashedGaussian:
         """Let the policy draw actions."""
         outputs = self._acting.forward(self.actor.network, states)
         return SquashedGaussian(self._own(outputs)[0], noise)
 
-    def _values(self, network: DenseEnsemble, inputs: torch.Tensor) -> torch.Tensor:
+    def _values(self, network: NormalisedEnsemble, inputs: torch.Tensor) -> torch.Tensor:
         """Values ``[critics, N, 1]`` of states and actions."""
         return self._own(self._judging.forward(network, inputs))
 
@@ -264,12 +322,19 @@ class SoftActorCritic:
     def begin_task(self, name: str) -> None:
         """Begin another task, with a temperature and with moments of Adam that are its own.
 
-        The last task's would keep a policy that has settled down from trying anything.
+        The last task's would keep a policy that has settled down from trying anything. Where each
+        task has a head, its temperature is untouched so far.
         """
         for part in (self.actor, self.critics):
             part.protection.begin_task(name)
+        if not self.config.multi_head:
+            self.log_temperature.zero_()
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget all moments of Adam; those of a head would go on moving it without a gradient."""
+        for part in (self.actor, self.critics):
             part.renew()
-        self.log_temperature.zero_()
         self._temperature_optimizer.state.clear()
 
     def _parts(self) -> Iterator[tuple[str, Trained]]:
