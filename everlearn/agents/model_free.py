@@ -254,6 +254,7 @@ class SACAgent:
             ended=terminated,
             task=self._one_hot()[: self.learner.columns["task"]],
         )
+        self.learner.note_reward(float(earned), self._head)
         self.steps += 1
         self.task_steps += 1
         warm = len(self.storage) >= self.config.warm_up

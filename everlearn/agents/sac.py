@@ -4,7 +4,8 @@ One update draws transitions ``(s, a, r, s')`` and takes one step of Adam on eac
 
     critics      1/2 mean (Q_i(s, a) - y)^2,
                  y = r + discount (min_i Q'_i(s', a') - temperature log pi(a'|s')),  a' ~ pi(s')
-                 y = r / (1 - discount) where the episode ended: see `SACConfig.after_success`
+                 y = r + discount (highest r) / (1 - discount) where the episode ended:
+                 see `SACConfig.after_success`
     actor        mean (temperature log pi(a|s) - min_i Q_i(s, a)),  a ~ pi(s)
     temperature  - log(temperature) mean (log pi(a|s) + target entropy)
 
@@ -43,7 +44,7 @@ from everlearn.protocols import State, Storage, Strategy
 
 CRITICS = 2
 
-AfterSuccess = Literal["repeat", "continue", "zero"]
+AfterSuccess = Literal["highest", "repeat", "continue", "zero"]
 EvaluationActions = Literal["mean", "sample"]
 
 
@@ -70,7 +71,8 @@ class SACConfig:
         Steps to an update.
     after_success
         What is expected where the environment ended the episode, which in Continual Bench it does
-        on success. ``repeat``: the last reward, for ever, as if the agent rested there.
+        on success. ``highest``: the highest reward that the task has given so far, for ever.
+        ``repeat``: the last reward, for ever, as if the agent rested there.
         ``continue``: what the critics make of the last observation, from where nothing was ever
         seen to follow. ``zero``: nothing; right where an episode ends on a failure, but with
         rewards that are positive solving a task would be worth less than lingering beside it.
@@ -100,7 +102,7 @@ class SACConfig:
     warm_up: int = 1000
     random_steps: int = 1000
     update_every: int = 1
-    after_success: AfterSuccess = "repeat"
+    after_success: AfterSuccess = "highest"
     retraining: int = 5000
     protect_critics: bool = False
     task_identity: bool = False
@@ -125,10 +127,11 @@ class SACConfig:
             check_whole("threads", self.threads, 1)
         check_choice("after_success", self.after_success, get_args(AfterSuccess))
         check_choice("evaluation_actions", self.evaluation_actions, get_args(EvaluationActions))
-        if self.after_success == "repeat" and self.discount == 1.0:
+        if self.after_success in ("highest", "repeat") and self.discount == 1.0:
             raise InvalidInputError(
-                "discount is 1 and after_success 'repeat': a reward that is repeated for ever "
-                "has no value then; discount a little or take another after_success"
+                f"discount is 1 and after_success {self.after_success!r}: a reward that is "
+                "repeated for ever has no value then; take a discount below 1, or another "
+                "after_success"
             )
         for name in ("protect_critics", "task_identity", "multi_head"):
             if not isinstance(getattr(self, name), bool):
@@ -176,6 +179,8 @@ class SoftActorCritic:
     ----------
     updates
         How many there were.
+    highest_reward
+        That each task has given so far, by its head.
     """
 
     def __init__(
@@ -206,6 +211,7 @@ class SoftActorCritic:
         self.log_temperature.grad = torch.zeros(heads)
         self._temperature_optimizer = adam([self.log_temperature], config.learning_rate)
         self.updates = 0
+        self.highest_reward = torch.full((heads,), -torch.inf)
         self._batch = Batch(config.batch, self.columns)
         self._acting = NormalisedWorkspace(self.actor.network, config.batch)
         self._judging = NormalisedWorkspace(self.critics.network, config.batch)
@@ -229,6 +235,10 @@ class SoftActorCritic:
         with fast_products():
             self._step()
         self.updates += 1
+
+    def note_reward(self, reward: float, head: int = 0) -> None:
+        """Take notice of a reward of the task that has this head."""
+        self.highest_reward[head] = max(float(self.highest_reward[head]), reward)
 
     def _step(self) -> None:
         rows, batch = self.config.batch, self._batch
@@ -270,11 +280,15 @@ class SoftActorCritic:
 
     def _end(self, value: torch.Tensor) -> None:
         """Put in what is expected after the transitions that ended an episode."""
-        batch, discount = self._batch, self.config.discount
-        if self.config.after_success == "repeat":
-            value.lerp_(batch.reward / (1.0 - discount), batch.ended)
-        elif self.config.after_success == "zero":
-            value *= 1.0 - batch.ended
+        ended, after = self._batch.ended, self.config.after_success
+        if after == "highest":
+            # A task without rewards so far has no transitions either: its zero counts for nothing.
+            highest = self._of_tasks(self.highest_reward.nan_to_num(neginf=0.0))
+            value.lerp_(highest.expand_as(value) / (1.0 - self.config.discount), ended)
+        elif after == "repeat":
+            value.lerp_(self._batch.reward / (1.0 - self.config.discount), ended)
+        elif after == "zero":
+            value *= 1.0 - ended
 
     def _of_tasks(self, values: torch.Tensor) -> torch.Tensor:
         """Of one number for each head those of each row's task ``[N]``; of a single one itself."""
@@ -323,12 +337,13 @@ class SoftActorCritic:
         """Begin another task, with a temperature and with moments of Adam that are its own.
 
         The last task's would keep a policy that has settled down from trying anything. Where each
-        task has a head, its temperature is untouched so far.
+        task has a head, its temperature is untouched so far, and so is its highest reward.
         """
         for part in (self.actor, self.critics):
             part.protection.begin_task(name)
         if not self.config.multi_head:
             self.log_temperature.zero_()
+            self.highest_reward.fill_(-torch.inf)
         self.renew()
 
     def renew(self) -> None:
@@ -346,6 +361,7 @@ class SoftActorCritic:
         arrays, facts = weights_state([self.log_temperature], self._temperature_optimizer)
         arrays = {f"temperature/{name}": array for name, array in arrays.items()}
         arrays["targets"] = self.targets.vector.numpy().copy()
+        arrays["highest_reward"] = self.highest_reward.numpy().copy()
         meta: dict[str, Any] = {"temperature": facts, "updates": self.updates}
         for name, part in self._parts():
             part_arrays, meta[name] = part.state()
@@ -355,8 +371,10 @@ class SoftActorCritic:
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:
         """Take over what `state` returned; if something does not fit it is left half done."""
         check_whole("updates", meta["updates"], 0)
+        own = {"targets": self.targets.vector, "highest_reward": self.highest_reward}
         check_arrays(
-            {"targets": arrays["targets"]}, {"targets": ("f", (len(self.targets.vector),))}
+            {name: arrays[name] for name in own},
+            {name: ("f", tuple(vector.shape)) for name, vector in own.items()},
         )
         restore_weights(
             [self.log_temperature],
@@ -366,5 +384,6 @@ class SoftActorCritic:
         )
         for name, part in self._parts():
             part.restore(part_of(arrays, f"{name}/"), meta[name])
-        self.targets.vector.copy_(torch.from_numpy(arrays["targets"]))
+        for name, vector in own.items():
+            vector.copy_(torch.from_numpy(arrays[name]))
         self.updates = meta["updates"]

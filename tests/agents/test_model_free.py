@@ -93,6 +93,8 @@ def test_finetuning_drops_its_data_and_begins_anew() -> None:
     assert agent.learner.log_temperature[0] != 0.0
     assert agent.learner.log_temperature[1] == 0.0
     kept = weights(agent)
+    highest = float(agent.storage.column("reward").max())
+    assert agent.learner.highest_reward.tolist() == [highest, -math.inf]
     agent.begin_task("second", None)
     assert len(agent.storage) == 0
     for before, after in zip(kept, weights(agent), strict=True):
@@ -109,8 +111,10 @@ def test_without_heads_there_is_one_temperature_that_begins_anew() -> None:
     agent.begin_task("first", None)
     live(agent, 60)
     assert agent.learner.log_temperature.item() != 0.0
+    assert agent.learner.highest_reward.item() > -2.0
     agent.begin_task("second", None)
     assert agent.learner.log_temperature.item() == 0.0
+    assert agent.learner.highest_reward.item() == -math.inf
 
 
 @pytest.mark.parametrize("name", ["sac-finetune", "sac-coreset"])

@@ -21,12 +21,17 @@ from everlearn.protocols import Storage
 from everlearn.strategies import PerfectMemory
 
 STATES, ACTIONS, ROWS = 3, 2, 16
+HIGHEST = (2.0, 5.0)
+"""Rewards that each of two tasks is said to have given."""
 SMALL: dict[str, Any] = {"hidden": 12, "batch": ROWS, "learning_rate": 1e-2, "target_rate": 0.1}
 
 
 def make(**settings: Any) -> SoftActorCritic:
     config = SACConfig(**{**SMALL, **settings})
-    return SoftActorCritic(STATES, ACTIONS, PerfectMemory(), config, np.random.default_rng(0))
+    learner = SoftActorCritic(STATES, ACTIONS, PerfectMemory(), config, np.random.default_rng(0))
+    for head, reward in enumerate(HIGHEST[: config.heads]):
+        learner.note_reward(reward, head)
+    return learner
 
 
 def filled(learner: SoftActorCritic, rows: int = 40) -> Storage:
@@ -107,9 +112,12 @@ class Plain:
             reward, ended = batch["reward"][:, 0], batch["ended"][:, 0] == 1
             if self.config.after_success == "zero":
                 value[ended] = 0.0
-            wanted = reward + self.config.discount * value
+            forever = 1 / (1 - self.config.discount)
             if self.config.after_success == "repeat":
-                wanted[ended] = reward[ended] / (1 - self.config.discount)
+                value[ended] = reward[ended] * forever
+            if self.config.after_success == "highest":
+                value[ended] = torch.tensor(HIGHEST)[heads][ended] * forever
+            wanted = reward + self.config.discount * value
         found = self.value(self.critics, state, batch["action"], heads)
         self._step("critics", 0.5 * ((found - wanted) ** 2).mean(1).sum())
         value = self.value(self.critics, state, action, heads).min(0).values
@@ -147,6 +155,7 @@ def assert_equal(network: Any, member: int, expected: torch.nn.Sequential) -> No
     "settings",
     [
         {},
+        {"after_success": "repeat"},
         {"after_success": "continue"},
         {"after_success": "zero"},
         {"multi_head": True, "max_tasks": 2},
@@ -214,6 +223,25 @@ def test_a_success_that_earns_less_than_lingering_is_worth_less() -> None:
     success, lingering = value_of_success("repeat", 1.0, reward=0.5)
     assert success == pytest.approx(5.0, rel=0.1)
     assert lingering > success + 3.0
+
+
+@pytest.mark.parametrize("reward", [1.0, 0.5])
+def test_success_is_worth_the_highest_reward_for_ever(reward: float) -> None:
+    """Even if it earned less than lingering would have: nothing is better than to have solved it."""
+    success, lingering = value_of_success("highest", -7.0, reward)
+    assert success == pytest.approx(reward + 0.9 * 10.0 * HIGHEST[0], rel=0.05)
+    assert success > lingering
+
+
+def test_the_highest_reward_is_each_tasks_own() -> None:
+    learner = make(multi_head=True, max_tasks=3)
+    learner.note_reward(7.0, 2)
+    learner.note_reward(6.0, 2)
+    assert learner.highest_reward.tolist() == [*HIGHEST, 7.0]
+    arrays, meta = learner.state()
+    other = make(multi_head=True, max_tasks=3)
+    other.restore(arrays, meta)
+    assert other.highest_reward.tolist() == [*HIGHEST, 7.0]
 
 
 def test_success_can_be_an_end_or_go_on() -> None:
