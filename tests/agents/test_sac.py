@@ -227,7 +227,7 @@ def test_a_success_that_earns_less_than_lingering_is_worth_less() -> None:
 
 @pytest.mark.parametrize("reward", [1.0, 0.5])
 def test_success_is_worth_the_highest_reward_for_ever(reward: float) -> None:
-    """Even if it earned less than lingering would have: nothing is better than to have solved it."""
+    """Even if it earned less than lingering would have: nothing is better than a solution."""
     success, lingering = value_of_success("highest", -7.0, reward)
     assert success == pytest.approx(reward + 0.9 * 10.0 * HIGHEST[0], rel=0.05)
     assert success > lingering
