@@ -51,7 +51,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "finetune": {"multi_head": True},
     "ewc": {"multi_head": True, "fisher_floor": 1e-5},
     "si": {"multi_head": True},
-    "packnet": {"multi_head": True, "clip": 2e-5},
+    "packnet": {"multi_head": True, "clip": 1.0},
     "coreset": {"batch": 512},
     "perfect-memory": {"batch": 512},
 }

@@ -293,12 +293,12 @@ def test_packnet_without_heads_shares_out_the_outputs_too() -> None:
 
 
 def test_packnet_clips_its_gradients() -> None:
-    agent = make("sac-packnet")
-    assert agent.config.clip == 2e-5
+    assert make("sac-packnet").config.clip == 1.0
+    agent = make("sac-packnet", clip=1e-3)
     agent.begin_task("first", None)
     live(agent, 60)
     for part in (agent.learner.actor, agent.learner.critics):
-        assert float(part.network.gradient.norm()) <= 2e-5 * 1.001
+        assert float(part.network.gradient.norm()) <= 1e-3 * 1.001
 
 
 def test_coreset_keeps_a_fair_share_of_both_tasks() -> None:
