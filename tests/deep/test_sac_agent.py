@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from benchmarks.sac import SEEDS, pendulum_return
-from everlearn.agents import AGENTS, make_agent, sac_agent
+from everlearn.agents import AGENTS, sac_agent
 from everlearn.deep.sac.agent import DEFAULTS, SACAgent
 from everlearn.deep.sac.learner import SACConfig
 from everlearn.deep.strategies import STRATEGIES, ElasticWeightConsolidation, FineTuning
 from everlearn.support.errors import InvalidInputError, NotReadyError, UnknownNameError
+from everlearn.support.settings import with_options
 from tests.planning.toy import Point, step
 
 SMALL: dict[str, Any] = dict.fromkeys(("warm_up", "random_steps", "retraining"), 20)
@@ -26,9 +27,9 @@ FIRST, SECOND = (1.0, 1.0), (-1.0, 0.5)
 
 
 def make(name: str, seed: int = 0, **options: Any) -> SACAgent:
-    agent = make_agent(name, Point(), seed, **{**SMALL, **options})
-    assert isinstance(agent, SACAgent)
-    return agent
+    """With one thread: networks so small only wait for a second one."""
+    env, config = Point(), with_options(AGENTS.get(name).config, {**SMALL, **options})
+    return SACAgent(env.observation_space, env.action_space, config, seed=seed, threads=1)
 
 
 def live(agent: SACAgent, steps: int, goal: Any = FIRST, explore: bool = True) -> np.ndarray:
