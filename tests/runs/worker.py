@@ -37,7 +37,7 @@ def tiny(agent: str = "random", **settings: Any) -> RunConfig:
     kinds: dict[str, dict[str, Any]] = {
         "oa": {"model.features": 10, **planner},
         "mlp": {"model.hidden": 8, "model.layers": 2, "model.train_every": 7, **planner},
-        "sac": {"hidden": 8, "batch": 8, "warm_up": 12, "retraining": 5},
+        "sac": {"hidden": 8, "batch": 8, "warm_up": 12, "random_steps": 5, "retraining": 5},
     }
     values: dict[str, Any] = {
         "agent": agent,
