@@ -50,7 +50,7 @@ _PLANNING = {
     **{name: f"planner.{name}" for name in _PLANNER},
 }
 _STRATEGY = (
-    *("capacity", "strength", "variant", "decay", "fisher_samples"),
+    *("capacity", "strength", "variant", "decay", "fisher_samples", "fisher_floor"),
     *("c", "xi", "expected_tasks"),
 )
 """Names of settings of strategies; the others of a network are the model's."""
@@ -76,7 +76,7 @@ def upgraded(values: Mapping[str, Any], source: str) -> dict[str, Any]:
             if not isinstance(table, Mapping):
                 raise InvalidInputError(f"{source}: {name} is {table!r}; expected an object")
             found[name] = {
-                option_path(str(agent), key): bool(value) if key == "rest" else value
+                option_path(str(agent), key): _value(key, value)
                 for key, value in table.items()
                 if key not in REMOVED and key not in _ABSENT.get(table.get("memory"), ())
             }
@@ -106,8 +106,19 @@ def given(agent: str, values: Mapping[str, Any]) -> list[str] | None:
     return [word for word, was_given in words.items() if was_given]
 
 
+def _value(name: str, value: Any) -> Any:
+    """Return the value of an option as it is written today."""
+    if name == "rest":
+        return bool(value)
+    if name == "bootstrap_through_success":
+        return "continue" if value else "zero"
+    return value
+
+
 def option_path(agent: str, name: str) -> str:
     """Return the dotted path of an option that had `name` in the flat list of `agent`."""
+    if name == "bootstrap_through_success":
+        return "after_success"
     if agent.startswith("sac-"):
         return f"strategy.{name}" if name in _STRATEGY else name
     if agent.startswith("mlp-"):
