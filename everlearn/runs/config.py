@@ -120,8 +120,9 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         for name in ("agent", "world"):
-            if not isinstance(getattr(self, name), str) or not getattr(self, name):
-                raise InvalidInputError(f"{name} is {given(getattr(self, name))}; expected a name")
+            value = getattr(self, name)
+            if not _is_name(value) or (name == "agent" and "/" in value):
+                raise InvalidInputError(f"{name} is {given(value)}; expected a name")
         self._set_words("tasks")
         self._set_words("imports")
         if not self.tasks:
@@ -164,7 +165,7 @@ class RunConfig:
         if isinstance(words, str) or not isinstance(words, (tuple, list)):
             raise InvalidInputError(f"{name} is {given(words)}; expected a list of names")
         for word in words:
-            if not isinstance(word, str) or not word:
+            if not _is_name(word):
                 raise InvalidInputError(f"{name} has {given(word)}; expected names")
         object.__setattr__(self, name, tuple(words))
 
@@ -301,6 +302,13 @@ def _plain_options(name: str, options: object) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"agent options must be plain JSON values: {error}") from error
     return plain
+
+
+def _is_name(value: object) -> bool:
+    """Whether a name leads nowhere: Gymnasium's have slashes, and names become parts of paths."""
+    if not isinstance(value, str) or not value.isprintable() or "\\" in value:
+        return False
+    return len(value) <= 1000 and all(part not in ("", ".", "..") for part in value.split("/"))
 
 
 def _is_word(value: object) -> bool:

@@ -37,7 +37,7 @@ def copy(run: Path, tmp_path: Path) -> Path:
 
 def checks(folder: Path) -> dict[Path, Check]:
     """Files of a run that decide something, and what reads each."""
-    _, agent = make(CONFIG)
+    _, agent, _ = make(CONFIG)
     snapshot = folder / "checkpoints" / NEWEST
     read = snapshots.read_snapshot(snapshot)
 
