@@ -1,6 +1,6 @@
 """How often the frozen agent solves a task with what a run has seen, for settings to compare.
 
-    python -m benchmarks.frozen RUN --learn 58 --task pick-place --option final_weight=10
+    python -m benchmarks.frozen RUN --learn 58 --task pick-place --option planner.final_weight=10
 
 A new agent learns the first `learn` episodes of the run exactly (batch solution) and then acts
 without learning. So planners and encodings are compared on the same data in a minute each,

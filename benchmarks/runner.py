@@ -13,13 +13,13 @@ from unittest import mock
 from rich.console import Console
 
 from benchmarks.common import Row
-from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.interfaces import Agent
 from everlearn.runs import loop as run
 from everlearn.runs.config import EvaluationSchedule, RunConfig
-from everlearn.runs.evaluate import LearningAgent
 from everlearn.runs.listeners import Listener
 from everlearn.runs.metrics_file import Line
 from everlearn.runs.progress import Screen
+from everlearn.worlds import Environments
 
 CONFIG = RunConfig(
     agent="oa",
@@ -45,12 +45,13 @@ class Parts:
 
         return inside
 
-    def make(self, config: RunConfig) -> tuple[ContinualBenchEnv, LearningAgent]:
-        env, agent = make(config)
+    def make(self, config: RunConfig) -> tuple[Environments, Agent, Any]:
+        environments, agent, settings = make(config)
+        env = environments.of(config.tasks[0])
         for owner, names in ((env, ("reset", "step")), (agent, ("act", "observe"))):
             for name in names:
                 setattr(owner, name, self.timed(getattr(owner, name)))
-        return env, agent
+        return environments, agent, settings
 
 
 make = run.make

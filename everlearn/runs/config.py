@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from everlearn.registry import NAME
 from everlearn.runs.legacy import upgraded
 from everlearn.support.checks import check_number, check_whole
 from everlearn.support.command_line import internal
@@ -120,10 +119,10 @@ class RunConfig:
     """Whether success or return is measured; filled in when the run starts."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.agent, str) or not NAME.fullmatch(self.agent):
-            raise InvalidInputError(f"agent is {given(self.agent)}; expected a name")
-        if not _is_safe(self.world):
-            raise InvalidInputError(f"world is {given(self.world)}; expected a name")
+        for name in ("agent", "world"):
+            value = getattr(self, name)
+            if not _is_name(value) or (name == "agent" and "/" in value):
+                raise InvalidInputError(f"{name} is {given(value)}; expected a name")
         self._set_words("tasks")
         self._set_words("imports")
         if not self.tasks:
@@ -166,7 +165,7 @@ class RunConfig:
         if isinstance(words, str) or not isinstance(words, (tuple, list)):
             raise InvalidInputError(f"{name} is {given(words)}; expected a list of names")
         for word in words:
-            if not _is_safe(word):
+            if not _is_name(word):
                 raise InvalidInputError(f"{name} has {given(word)}; expected names")
         object.__setattr__(self, name, tuple(words))
 
@@ -305,11 +304,11 @@ def _plain_options(name: str, options: object) -> dict[str, Any]:
     return plain
 
 
-def _is_safe(value: object) -> bool:
-    """Whether a name can be part of a path below a folder, as names of tasks are."""
+def _is_name(value: object) -> bool:
+    """Whether a name leads nowhere: Gymnasium's have slashes, and names become parts of paths."""
     if not isinstance(value, str) or not value.isprintable() or "\\" in value:
         return False
-    return bool(value) and not value.startswith("/") and ".." not in value.split("/")
+    return len(value) <= 1000 and all(part not in ("", ".", "..") for part in value.split("/"))
 
 
 def _is_word(value: object) -> bool:

@@ -66,6 +66,8 @@ def test_a_config_from_a_newer_version_is_refused():
         ({"agent": 3}, InvalidInputError),
         ({"world": None}, InvalidInputError),
         ({"tasks": [3]}, InvalidInputError),
+        ({"tasks": ["../../elsewhere"]}, InvalidInputError),
+        ({"agent": "a/b"}, InvalidInputError),
         ({"imports": "mine"}, InvalidInputError),
         ({"told": "boundaries"}, InvalidInputError),
         ({"measure": "speed"}, InvalidInputError),

@@ -14,9 +14,17 @@ from everlearn import cli
 from everlearn.continual_bench import video
 from everlearn.runs.demo import run_demo
 from everlearn.support.errors import MissingExtraError
+from everlearn.support.threads import limited_threads
 
 PLANNER = {"candidates": 12, "elites": 3, "horizon": 5, "iterations": 1}
 TINY = {"model": {"features": 10}, "planner": PLANNER}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Threads wait for each other at every step of so small an agent."""
+    with limited_threads(1):
+        yield
 
 
 def played(tmp_path: Path, seed: int = 0):

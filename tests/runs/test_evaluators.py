@@ -23,6 +23,8 @@ from everlearn.runs.presets import preset_config
 from everlearn.runs.reload import evaluate_run, load_run
 from tests.runs.worker import finish, outcome, start, tiny
 
+pytestmark = pytest.mark.xdist_group("evaluators")  # one process makes the run for all
+
 EPISODES = 8
 
 

@@ -269,8 +269,12 @@ def test_no_name_in_a_config_leads_out_of_a_folder(word, tmp_path, capsys, monke
     for setting in ("preset", "agent"):
         with pytest.raises(EverlearnError):
             RunConfig(**{setting: word})
-    with pytest.raises(EverlearnError):
-        RunConfig(tasks=(word,))
+    for named in ({"tasks": (word,)}, {"world": word}, {"imports": (word,)}):
+        if word == "a/b":  # as in names of Gymnasium, and below the run's folder
+            RunConfig(**named)
+            continue
+        with pytest.raises(EverlearnError):
+            RunConfig(**named)
     values = {**json.loads(tiny().to_json()), "preset": word}
     (tmp_path / "hostile.json").write_text(json.dumps(values))
     with pytest.raises(SystemExit) as end:
