@@ -80,11 +80,6 @@ def parse(command: type[T], program: str, words: Sequence[str], defaults: T | No
     return _instance(command, defaults, given)
 
 
-def flag_values(config: Any) -> dict[str, Any]:
-    """Return the value of each option of a dataclass by its flag, without the hyphens."""
-    return {argument.flag: argument.default for argument in _arguments(type(config), config)}
-
-
 def _value(argument: _Argument, values: argparse.Namespace) -> Any:
     value = getattr(values, argument.key)
     if argument.role == "repeated":  # those given come on top of those there are

@@ -10,7 +10,6 @@ from everlearn.agents import AGENTS
 from everlearn.continual_bench import PAPER_TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.planning.presets import OA
-from everlearn.runs.command import command_for
 from everlearn.runs.config import EvaluationSchedule, RunConfig
 from everlearn.runs.loop import execute
 from everlearn.runs.presets import PRESETS, checked, compose_config, preset_config
@@ -41,7 +40,6 @@ def test_the_preset_with_noise_is_the_paper_with_other_resets():
         'preset: "paper" and now "paper-noise"',
         "reset_noise: 0.0 and now 0.03",
     ]
-    assert command_for(noisy) == "everlearn run --agent oa --preset paper-noise --seed 3"
 
 
 def test_the_paper_preset_is_the_papers_protocol():

@@ -13,7 +13,6 @@ from queue import SimpleQueue
 import pytest
 
 from everlearn.runs import schedule
-from everlearn.runs.command import command_for
 from everlearn.runs.config import EvaluationSchedule, RunConfig
 from everlearn.runs.evaluate import Evaluator, Outcome
 from everlearn.runs.evaluators import EvaluatorLostError, Evaluators
@@ -221,12 +220,8 @@ def test_who_evaluates_if_nobody_says(tmp_path):
     assert RunConfig.read(tmp_path / "run" / "config.json").evaluators == 1
 
 
-def test_the_number_is_part_of_a_run_and_of_its_command():
+def test_the_number_is_part_of_a_run():
     two = tiny(evaluators=2)
-    assert "--evaluators 2" in command_for(two)
-    # Decided by the run itself, or from before there was a choice: nothing to say.
-    for decided in (1, None):
-        assert "--evaluators" not in command_for(tiny(evaluators=decided))
     assert tiny(evaluators=1).differences(two) == ["evaluators: 1 and now 2"]
     assert tiny().differences(two) == []
     assert RunConfig.from_json(two.to_json()) == two

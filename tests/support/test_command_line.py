@@ -10,7 +10,6 @@ import pytest
 
 from everlearn.support.command_line import (
     UsageError,
-    flag_values,
     flattened,
     internal,
     parse,
@@ -118,13 +117,3 @@ def test_a_zero_is_a_default_too(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         read("--help")
     assert "(default: 0)" in capsys.readouterr().out
-
-
-def test_values_by_flag():
-    assert flag_values(Settings()) == {
-        "seed": 0,
-        "tasks": ("a", "b"),
-        "check.every": 5,
-        "record": True,
-        "threads": None,
-    }

@@ -2,8 +2,8 @@
 
 The networks are those of Continual World (Wolczyk et al. 2021): what the first layer puts out is
 normalised and squeezed by tanh, so that inputs and values of any size reach the next layers
-alike; behind the other layers are rectifiers that let a fifth of what is negative through. As in
-`everlearn.deep.mlp.ensemble`, all weights are one vector and gradients are in closed form.
+alike; behind the other layers are rectifiers that let a fifth of what is negative through. All
+weights are one vector, and gradients are in closed form.
 
 Shapes: ``M`` members, ``N`` rows, ``I`` inputs, ``O`` outputs. Needs the extra ``deep``.
 """
@@ -21,13 +21,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from everlearn.deep.mlp.ensemble import ALIGNMENT
 from everlearn.deep.mlp.network import adam, adam_step, restore_weights, weights_state
 from everlearn.deep.sac.gaussian import SquashedGaussian, parameters_of
 from everlearn.deep.strategies import Protection
 from everlearn.interfaces import Protection as ProtectionProtocol
 from everlearn.interfaces import State, Storage, Strategy
 from everlearn.support.archive import part_of
+
+ALIGNMENT = 16
+"""Numbers that the position of a layer in the vector is a multiple of: whole cache lines."""
 
 Floats = npt.NDArray[np.float32]
 
