@@ -2,9 +2,9 @@
 
 `python -m benchmarks.sac` prints one JSON object, and how far it is to stderr. The comparison needs
 stable-baselines3, which is no dependency of the package: `pip install stable-baselines3==2.9.2`.
-Both sides have the same network, batch, rates, warm-up, scale of observations, steps, seeds, and
-one thread. Episodes go on after success, so that all are of one length and nothing hangs on what
-an end is worth.
+Both sides have networks of the same widths (ours are normalised), the same batch, rates, warm-up,
+scale of observations, steps, seeds, and one thread. Episodes go on after success, so that all are
+of one length and nothing hangs on what an end is worth.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from gymnasium.wrappers import RescaleObservation
 
 from everlearn.agents import run_episode
 from everlearn.continual_bench.env import ContinualBenchEnv
-from everlearn.deep.sac.agent import SACAgent
+from everlearn.deep.sac.agent import DEFAULTS, SACAgent
 from everlearn.deep.sac.learner import SACConfig
+from everlearn.deep.strategies import PerfectMemory
 from everlearn.runs.machine import processor
 
 PENDULUM_STEPS, PENDULUM_EPISODES = 20_000, 20
@@ -77,7 +78,7 @@ def theirs(seed: int, steps: int) -> tuple[Any, list[float]]:
     from stable_baselines3 import SAC
     from stable_baselines3.common.monitor import Monitor
 
-    config = SACConfig()
+    config = DEFAULTS[PerfectMemory.name]  # as `SACAgent.for_env` has it
     env = Monitor(scaled_env())
     agent = SAC(
         "MlpPolicy",

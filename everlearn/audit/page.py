@@ -16,8 +16,8 @@ from everlearn.audit.measure import Progress
 from everlearn.audit.result import COMPARATORS, LEARNERS, Audit
 from everlearn.audit.theory import FEWEST, LATE
 from everlearn.online import OnlineModelConfig
-from everlearn.runs.folder import write_text
 from everlearn.runs.metrics_file import storing
+from everlearn.support.files import write_text
 from everlearn.world_model.memory import NoMemory
 
 

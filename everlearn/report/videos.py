@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from everlearn.results.methods import Study, slug
-from everlearn.runs.metrics_file import Notify, snapshot_names
+from everlearn.runs.metrics_file import CHECKPOINTS, Notify, snapshot_names
 from everlearn.runs.schedule import agent_seed, seen_tasks
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def make_videos(study: Study, out: Path, notify: Notify) -> list[Path]:
     check_path("any.mp4")
     folders = []
     for method in study.methods:
-        run = next((run for run in method.runs if snapshot_names(run.folder)), None)
+        run = next((run for run in method.runs if snapshot_names(run.folder / CHECKPOINTS)), None)
         if run is None:
             notify(f"no videos of {method.label}: none of its runs has a snapshot")
             continue

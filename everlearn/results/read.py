@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from everlearn.runs.config import RunConfig
 from everlearn.runs.metrics_file import (
+    CHECKPOINTS,
     CONFIG,
     ENVIRONMENT,
     KINDS,
@@ -174,7 +175,7 @@ def run_state(run: Path, config: RunConfig) -> str:
     """Say whether a run is running, finished or stopped, and where."""
     if is_locked(run):
         return "running"
-    snapshots = snapshot_names(run)
+    snapshots = snapshot_names(run / CHECKPOINTS)
     if is_last(snapshots, config):
         return "finished"
     done = int(snapshots[-1].partition("-")[0]) if snapshots else 0

@@ -10,8 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
-import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from everlearn.interfaces import FloatArray
-from everlearn.runs import snapshots
+from everlearn.runs import metrics_file
 from everlearn.runs.config import VERSION, RunConfig
 from everlearn.runs.machine import environment_facts
 from everlearn.runs.metrics_file import (
@@ -37,6 +35,7 @@ from everlearn.runs.metrics_file import (
 from everlearn.runs.schedule import default_evaluators, is_complete
 from everlearn.support.archive import load_archive, save_archive
 from everlearn.support.errors import DamagedFileError, InvalidInputError
+from everlearn.support.files import write_text
 from everlearn.support.lock import locked
 from everlearn.support.threads import available_threads, check_threads
 
@@ -167,7 +166,7 @@ def open_run(
 
 def _is_archived(path: Path, config: RunConfig) -> bool:
     """Whether only the metrics of a finished run are left, to which nothing can be added."""
-    if snapshots.names(path / CHECKPOINTS):
+    if metrics_file.snapshot_names(path / CHECKPOINTS):
         return False
     lines, _ = read_lines(path / METRICS)
     return is_complete(config, lines)
@@ -224,7 +223,7 @@ def check_folder(
             f"resume it, another folder{advice}, or --fresh to start over"
         )
     begun = (path / METRICS).exists() and (path / METRICS).stat().st_size > 0
-    if longer and begun and not snapshots.names(path / CHECKPOINTS):
+    if longer and begun and not metrics_file.snapshot_names(path / CHECKPOINTS):
         raise InvalidInputError(
             f"{path} has no snapshot from which the run could be extended; give another folder, or "
             "--fresh to start over"
@@ -267,22 +266,6 @@ def _keep_copy(file: Path) -> None:
     while (copy := file.with_name(f"{file.name}.{number}")).exists():
         number += 1
     shutil.copy2(file, copy)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a small file, all or nothing; unchanged content is not written again."""
-    if path.exists() and path.read_bytes() == text.encode():
-        return
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _note_environment(file: Path, config: RunConfig, notify: Notify) -> None:

@@ -215,9 +215,8 @@ def read_lines(path: Path, notify: Notify | None = None) -> tuple[list[Line], li
     return lines, ends
 
 
-def snapshot_names(run: Path) -> list[str]:
-    """Names of the snapshots in a run's folder, oldest first."""
-    folder = run / CHECKPOINTS
+def snapshot_names(folder: Path) -> list[str]:
+    """Names of the snapshots in the folder of a run's snapshots, oldest first."""
     if not folder.is_dir():
         return []
     return sorted(

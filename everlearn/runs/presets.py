@@ -68,7 +68,13 @@ PRESETS.register(
         {
             "oa": {"model.features": 30, **_SMALL_PLANNER},
             "mlp": {"model.hidden": 50, "model.train_every": 100, **_SMALL_PLANNER},
-            "sac": {"hidden": 50, "batch": 64, "warm_up": 100, "retraining": 50},
+            "sac": {
+                "hidden": 50,
+                "batch": 64,
+                "warm_up": 100,
+                "random_steps": 100,
+                "retraining": 50,
+            },
         },
     ),
 )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from everlearn.interfaces import Agent
-from everlearn.runs.metrics_file import Notify, storing
+from everlearn.runs.metrics_file import Notify, snapshot_name, snapshot_names, storing
 from everlearn.support.archive import load_archive, reading, save_archive, sync_folder
 from everlearn.support.checks import check_whole
 from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
@@ -55,7 +55,7 @@ class RunState:
     @property
     def name(self) -> str:
         """Name of its snapshot; names sort by time."""
-        return f"{self.episode:06d}-{'2-evaluated' if self.evaluated else '1-trained'}"
+        return snapshot_name(self.episode, self.evaluated)
 
 
 @dataclass(frozen=True)
@@ -109,20 +109,11 @@ def save_snapshot(folder: Path, state: RunState, offset: int, digest: str, agent
 
 def prune(folder: Path) -> None:
     """Remove all snapshots but the last `KEPT`."""
-    for old in names(folder)[:-KEPT]:
+    for old in snapshot_names(folder)[:-KEPT]:
         # Renamed first: a half-removed snapshot must not look like a damaged one.
         gone = folder / f".{old}.{secrets.token_hex(4)}.tmp"
         (folder / old).rename(gone)
         shutil.rmtree(gone)
-
-
-def names(folder: Path) -> list[str]:
-    """Names of the snapshots in a folder, oldest first."""
-    if not folder.is_dir():
-        return []
-    return sorted(
-        item.name for item in folder.iterdir() if item.is_dir() and item.name[0].isdigit()
-    )
 
 
 def read_snapshot(path: Path) -> Snapshot:
@@ -164,7 +155,7 @@ def newest_usable(
         There are some, and none can be used. To start over without being asked would lose
         what they stand for.
     """
-    found = names(folder)
+    found = snapshot_names(folder)
     failures = []
     for name in reversed(found):
         try:

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from everlearn.runs import snapshots
+from everlearn.runs import metrics_file, snapshots
 from everlearn.runs.config import RunConfig
 from everlearn.runs.listeners import Listener
 from everlearn.runs.metrics_file import (
@@ -123,7 +123,7 @@ class FolderStorage:
 
     def snapshots(self) -> list[str]:
         """Names of the snapshots, oldest first."""
-        return snapshots.names(self.path / CHECKPOINTS)
+        return metrics_file.snapshot_names(self.path / CHECKPOINTS)
 
     def is_running(self) -> bool:
         """Whether a process holds the folder's lock."""
@@ -287,7 +287,7 @@ class URLStorage:
             for name in (CONFIG, ENVIRONMENT, METRICS):
                 if (folder / name).exists():
                     self._upload_file(folder / name, name)
-            for name in snapshots.names(folder / CHECKPOINTS):
+            for name in metrics_file.snapshot_names(folder / CHECKPOINTS):
                 if name not in self._uploaded:
                     self._upload_snapshot(folder, name)
                     self._uploaded.add(name)

@@ -26,6 +26,9 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", flags=re.M | re.S)
 STEPS = 25
 """Steps of an episode in the tests, where a page runs an episode to its end."""
 
+NEED_TORCH = ("deep-models", "strategies")
+"""Pages about what needs the extra ``deep``."""
+
 REGISTRIES: list[Registry[Any]] = [
     everlearn.AGENTS,
     everlearn.MEMORIES,
@@ -58,7 +61,7 @@ def name_of(page: Path) -> str:
 def test_python_blocks_run_to_the_end(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if "torch" in page.read_text(encoding="utf-8") or page.stem in ("strategies", "deep-models"):
+    if page.stem in NEED_TORCH:
         pytest.importorskip("torch")
     # All statements run as they are written; only episodes are shorter.
     shorter = partial(everlearn.run_episode, max_steps=STEPS)

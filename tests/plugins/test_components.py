@@ -86,7 +86,13 @@ def test_a_new_memory(tmp_path: Path) -> None:
     [
         ("mlp-half", ("model.hidden=10", "model.train_every=20", "model.strategy.rows=16")),
         ("mlp-coreset", ("model.hidden=10", "model.strategy=half", "model.strategy.rows=16")),
-        ("sac-ewc", ("hidden=10", "batch=8", "warm_up=10", "strategy=half", "strategy.rows=16")),
+        (
+            "sac-ewc",
+            (
+                *("hidden=10", "batch=8", "warm_up=10", "random_steps=10", "multi_head=false"),
+                *("strategy=half", "strategy.rows=16"),
+            ),
+        ),
     ],
 )
 def test_a_new_strategy(name: str, words: tuple[str, ...], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from everlearn.runs import snapshots
+from everlearn.runs import metrics_file
 from everlearn.runs.config import EvaluationSchedule
 from everlearn.runs.evaluate import Evaluator
 from everlearn.runs.listeners import Listener
@@ -87,7 +87,7 @@ def test_signal_ends_with_a_snapshot(number, whole, tmp_path):
         time.sleep(0.002)
     os.kill(process.pid, number)
     assert finish(process) == 0
-    assert snapshots.names(folder / "checkpoints")
+    assert metrics_file.snapshot_names(folder / "checkpoints")
     messages = Messages()
     assert execute(config, folder, listeners=[messages]).finished
     assert any("resuming after episode" in text for text in messages.texts)
@@ -156,7 +156,7 @@ def test_kill_during_the_evaluation_before_the_first_episode(agent, clock, tmp_p
     folder = tmp_path / "run"
     assert finish(start(config, folder, prepare=kill_in_evaluation)) == -signal.SIGKILL
     assert not (folder / "transitions").exists(), "it was killed before its first episode"
-    assert snapshots.names(folder / "checkpoints") == ["000000-1-trained"]
+    assert metrics_file.snapshot_names(folder / "checkpoints") == ["000000-1-trained"]
     assert finish(start(config, folder)) == 0
     assert outcome(folder)["lines"] == outcome(tmp_path / "whole")["lines"]
     last = "000002-2-evaluated/agent"
@@ -168,7 +168,7 @@ def test_stop_between_the_first_evaluation_and_the_first_episode(tmp_path):
     folder = tmp_path / "run"
     result = execute(config, folder, listeners=[StopAfterLine("eval")])
     assert (result.state.episode, result.state.evaluated) == (0, True)
-    assert snapshots.names(folder / "checkpoints")[-1] == "000000-2-evaluated"
+    assert metrics_file.snapshot_names(folder / "checkpoints")[-1] == "000000-2-evaluated"
     done, results = evaluate_run(folder, 1)
     assert (done, results["window-close"]["success_rate"]) == (0, 0.0)
     assert execute(config, folder).finished
@@ -179,7 +179,7 @@ def test_stop_between_the_first_evaluation_and_the_first_episode(tmp_path):
 def test_damaged_newest_snapshot_falls_back_and_says_so(whole, tmp_path):
     folder = tmp_path / "run"
     execute(tiny(), folder)
-    older, newest = snapshots.names(folder / "checkpoints")
+    older, newest = metrics_file.snapshot_names(folder / "checkpoints")
     agent = folder / "checkpoints" / newest / "agent"
     agent.write_bytes(agent.read_bytes()[:-5])
     messages = Messages()
@@ -192,13 +192,13 @@ def test_damaged_newest_snapshot_falls_back_and_says_so(whole, tmp_path):
 def test_no_usable_snapshot_is_an_error_and_destroys_nothing(tmp_path):
     folder = tmp_path / "run"
     execute(tiny(), folder)
-    for name in snapshots.names(folder / "checkpoints"):
+    for name in metrics_file.snapshot_names(folder / "checkpoints"):
         (folder / "checkpoints" / name / "state").write_bytes(b"")
     before = (folder / "metrics.jsonl").read_bytes()
     with pytest.raises(DamagedFileError, match="--fresh"):
         execute(tiny(), folder)
     assert (folder / "metrics.jsonl").read_bytes() == before
-    assert len(snapshots.names(folder / "checkpoints")) == 2
+    assert len(metrics_file.snapshot_names(folder / "checkpoints")) == 2
 
 
 def test_metrics_shorter_than_the_snapshot_says(whole, tmp_path):

@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from everlearn.runs import snapshots
+from everlearn.runs import metrics_file, snapshots
 from everlearn.runs.config import EvaluationSchedule, RunConfig
 from everlearn.runs.loop import execute
 from everlearn.runs.metrics_file import CHECKPOINTS, METRICS, TRANSITIONS, StorageError, read_lines
@@ -37,7 +37,7 @@ def tiny(agent: str = "random", **settings: Any) -> RunConfig:
     kinds: dict[str, dict[str, Any]] = {
         "oa": {"model.features": 10, **planner},
         "mlp": {"model.hidden": 8, "model.layers": 2, "model.train_every": 7, **planner},
-        "sac": {"hidden": 8, "batch": 8, "warm_up": 12, "retraining": 5},
+        "sac": {"hidden": 8, "batch": 8, "warm_up": 12, "random_steps": 5, "retraining": 5},
     }
     values: dict[str, Any] = {
         "agent": agent,
@@ -152,7 +152,10 @@ def outcome(folder: Path) -> dict[str, Any]:
     lines, _ = read_lines(folder / METRICS)
     for line in lines:
         line.pop("seconds", None)
-    found: dict[str, Any] = {"lines": lines, "snapshots": snapshots.names(folder / CHECKPOINTS)}
+    found: dict[str, Any] = {
+        "lines": lines,
+        "snapshots": metrics_file.snapshot_names(folder / CHECKPOINTS),
+    }
     for name in found["snapshots"]:
         snapshot = folder / CHECKPOINTS / name
         found[f"{name}/agent"] = (snapshot / "agent").read_bytes()

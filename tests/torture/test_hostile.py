@@ -17,7 +17,7 @@ from everlearn.cli import main
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.registry import Registry
-from everlearn.runs import snapshots
+from everlearn.runs import metrics_file, snapshots
 from everlearn.runs.config import RunConfig
 from everlearn.runs.loop import execute
 from everlearn.support.archive import MAGIC, load_archive, save_archive
@@ -241,7 +241,7 @@ def test_hostile_run_folders_are_refused_in_a_line(examples, run, tmp_path, caps
 @pytest.mark.parametrize("count", [15, pytest.param(None, marks=pytest.mark.torture)])
 def test_forged_states_of_runs_are_refused_or_repaired(count, run, tmp_path, tally):
     expected = outcome(run)
-    newest = run / "checkpoints" / snapshots.names(run / "checkpoints")[-1]
+    newest = run / "checkpoints" / metrics_file.snapshot_names(run / "checkpoints")[-1]
     kind, version = snapshots.KIND, snapshots.VERSION
     arrays, meta = load_archive(newest / "state", kind, version)
     for what, content in sampled(arrays, meta, count):

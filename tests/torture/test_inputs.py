@@ -201,7 +201,7 @@ def agent() -> Target:
 
 def model_free_agent() -> Target:
     env = ContinualBenchEnv(TASK)
-    agent: Any = make_agent("sac-coreset", env, 0, hidden=6, batch=4, warm_up=3)
+    agent: Any = make_agent("sac-coreset", env, 0, hidden=6, batch=4, warm_up=3, random_steps=3)
     run_episode(agent, env, max_steps=5)
     obs, action = np.array(env.get_state().observation), np.zeros(4)
     good = {"obs": obs, "action": action, "next_obs": obs, "reward": 0.0, "terminated": False}

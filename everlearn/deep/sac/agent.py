@@ -1,9 +1,9 @@
 """A model-free agent: soft actor-critic, and a strategy that keeps it from forgetting.
 
-It learns from the environment's reward, sees the observation only and acts without noise when it
-is evaluated. Until its storage holds enough it acts at random; then every step is an update. A
-strategy that is told of boundaries consolidates there, and may empty the storage. Needs the extra
-``deep``.
+It learns from the environment's reward and sees the observation only, unless its settings tell it
+the task. Until its storage holds enough, and in the first steps of a task it is told of, it acts at
+random; once there is enough every step is an update. A strategy that is told of boundaries
+consolidates there, and may empty the storage. Needs the extra ``deep``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import gymnasium
 import numpy as np
@@ -19,8 +19,21 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.deep.mlp.network import torch_threads
-from everlearn.deep.sac.learner import SACConfig, SoftActorCritic
-from everlearn.deep.strategies import ElasticWeightConsolidation, as_strategy
+from everlearn.deep.sac.learner import (
+    EvaluationActions,
+    SACConfig,
+    SoftActorCritic,
+    check_choice,
+)
+from everlearn.deep.strategies import (
+    Coreset,
+    ElasticWeightConsolidation,
+    FineTuning,
+    PackNet,
+    PerfectMemory,
+    SynapticIntelligence,
+    as_strategy,
+)
 from everlearn.interfaces import AgentSpec, FloatArray, Objective, Strategy
 from everlearn.planning.rollout import action_bounds
 from everlearn.support.archive import load_archive, part_of, reading, save_archive
@@ -36,17 +49,26 @@ from everlearn.world_model.snapshot import check_settings_fit, space_arrays
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-KIND, VERSION = "everlearn-sac-agent", 1
+KIND, VERSION = "everlearn-sac-agent", 2
 
 LARGEST = float(np.finfo(np.float32).max)
 """Of the numbers that networks and storage can hold."""
 
+_DEFAULTS = (
+    SACConfig(strategy=FineTuning(), multi_head=True),
+    SACConfig(
+        strategy=ElasticWeightConsolidation(strength=1e4, fisher_floor=1e-5), multi_head=True
+    ),
+    SACConfig(strategy=SynapticIntelligence(), multi_head=True),
+    SACConfig(strategy=PackNet(), multi_head=True, clip=1.0),
+    SACConfig(strategy=Coreset(), batch=512),
+    SACConfig(strategy=PerfectMemory(), batch=512),
+)
+DEFAULTS: dict[str, SACConfig] = {config.strategy.name: config for config in _DEFAULTS}
+"""Settings of agents by the name of their strategy: those of Continual World.
 
-STRATEGY_SETTINGS: dict[str, Strategy] = {
-    # The losses of an actor are those of values: the strength is that of Continual World.
-    "ewc": ElasticWeightConsolidation(strength=1e4),
-}
-"""Strategies whose settings differ here from their defaults."""
+Strategies that are told of boundaries have a head and a temperature for each task. Agents of other
+strategies have those of `SACConfig`."""
 
 
 def sac_agent(strategy: str | Strategy, config: SACConfig | None = None) -> AgentSpec:
@@ -57,16 +79,18 @@ def sac_agent(strategy: str | Strategy, config: SACConfig | None = None) -> Agen
     strategy
         What keeps the networks from forgetting: a registered name, or a strategy with settings.
     config
-        Other settings; its strategy is replaced.
+        Other settings; its strategy is replaced. None takes those of `DEFAULTS`.
     """
-    if isinstance(strategy, str):
-        strategy = STRATEGY_SETTINGS.get(strategy, strategy)
-    chosen = replace(config or SACConfig(), strategy=as_strategy(strategy))
+    if isinstance(strategy, str) and strategy in DEFAULTS:
+        strategy = DEFAULTS[strategy].strategy
+    protecting = as_strategy(strategy)
+    base = config or DEFAULTS.get(protecting.name, SACConfig())
+    chosen = replace(base, strategy=protecting)
 
     def make(env: gymnasium.Env[Any, Any], config: SACConfig, seed: int) -> SACAgent:
         return SACAgent(env.observation_space, env.action_space, config, seed=seed)
 
-    return AgentSpec(make, chosen, f"soft actor-critic with the strategy {chosen.strategy.name}")
+    return AgentSpec(make, chosen, f"soft actor-critic with the strategy {protecting.name}")
 
 
 class SACAgent:
@@ -89,8 +113,9 @@ class SACAgent:
         Whether it is told of tasks, by its strategy or its settings; others never see a name.
     told, given
         What it is told of tasks, and what it is given beside observations and rewards.
-    steps, episodes
-        Transitions learned from, and episodes begun.
+    steps, episodes, task_steps
+        Transitions learned from, episodes begun, and transitions since the agent was last told of
+        a new task.
     """
 
     given: tuple[str, ...] = ()
@@ -142,8 +167,9 @@ class SACAgent:
         self.task: str | None = None
         self.tasks: list[str] = []
         self._place = 0
-        self.steps = self.episodes = 0
+        self.steps = self.episodes = self.task_steps = 0
         self._learning = True
+        self._evaluation_actions = self.config.evaluation_actions
 
     @classmethod
     def for_env(
@@ -163,10 +189,13 @@ class SACAgent:
         seed, threads
             As above.
         options
-            Settings that differ from the defaults of `SACConfig`, such as ``hidden=100``,
-            ``strategy="coreset"`` or ``**{"strategy.capacity": 5000}``.
+            Settings that differ from those that `DEFAULTS` has for the strategy, which is perfect
+            memory if none is named, such as ``hidden=100``, ``strategy="coreset"`` or
+            ``**{"strategy.capacity": 5000}``.
         """
-        config = with_options(SACConfig(), options)
+        name = options.get("strategy")
+        name = name if isinstance(name, str) else PerfectMemory.name
+        config = with_options(DEFAULTS.get(name, SACConfig()), options)
         return cls(env.observation_space, env.action_space, config, seed=seed, threads=threads)
 
     # Acting and learning ---------------------------------------------------------------
@@ -192,13 +221,14 @@ class SACAgent:
         if self.strategy.boundary_aware:
             with torch_threads(self._threads.number()):
                 self._switch(name)
-        self.task = name
+        self.task, self.task_steps = name, 0
         self._place = self.tasks.index(name) if self.config.tells_tasks else 0
 
     def _switch(self, name: str) -> None:
         """End the task at hand as the strategy does, and begin another."""
         if self.task is not None and len(self.storage):
             self.learner.end_task(self.storage, self._place)
+            self.learner.renew()
             for _ in range(self.config.retraining if self.strategy.retrains else 0):
                 self.learner.update(self.storage, self._training)
         self.storage.end_task()
@@ -211,14 +241,15 @@ class SACAgent:
     def act(self, obs: FloatArray, explore: bool = True) -> npt.NDArray[Any]:
         """Return the action to take at `obs`: drawn from the policy, or its middle.
 
-        While the agent warms up and explores, actions are random.
+        While the agent warms up and explores, and in the first steps of a task, actions are
+        random. Without exploring they are as `SACConfig.evaluation_actions` says.
         """
         state = self._state(self._inputs.check_observation(obs, "observation", (1,)))
-        if explore and self._learning and len(self.storage) < self.config.warm_up:
+        if explore and self._learning and self._is_new():
             action = self._acting.uniform(-1.0, 1.0, self._inputs.actions)
         else:
             noise = None
-            if explore:
+            if explore or self._evaluation_actions == "sample":
                 noise = self._acting.standard_normal(self._inputs.actions, np.float32)
             with torch_threads(self._threads.number()):
                 action = self._policy.act(state, self._head, noise).astype(np.float64)
@@ -253,11 +284,18 @@ class SACAgent:
             ended=terminated,
             task=self._one_hot()[: self.learner.columns["task"]],
         )
+        self.learner.note_reward(float(earned), self._head)
         self.steps += 1
+        self.task_steps += 1
         warm = len(self.storage) >= self.config.warm_up
         if warm and self.steps % self.config.update_every == 0:
             with torch_threads(self._threads.number()):
                 self.learner.update(self.storage, self._training)
+
+    def _is_new(self) -> bool:
+        """Whether too little is known of the task for the policy to be worth following."""
+        few = len(self.storage) < self.config.warm_up
+        return few or self.task_steps < self.config.random_steps
 
     @property
     def _head(self) -> int:
@@ -283,9 +321,23 @@ class SACAgent:
 
     # Keeping ---------------------------------------------------------------------------
 
-    def evaluation_copy(self, seed: int | np.random.SeedSequence) -> Self:
-        """Return an agent that acts with this one's networks and learns nothing."""
+    def evaluation_copy(
+        self, seed: int | np.random.SeedSequence, actions: EvaluationActions | None = None
+    ) -> Self:
+        """Return an agent that acts with this one's networks and learns nothing.
+
+        Parameters
+        ----------
+        seed
+            Of the actions that it draws.
+        actions
+            What it takes of the policy; None for what the settings say. A deterministic policy
+            in an environment that always begins alike is one episode, however often it is played.
+        """
         other = copy.copy(self)
+        if actions is not None:
+            check_choice("actions", actions, get_args(EvaluationActions))
+            other._evaluation_actions = actions
         other._acting = np.random.default_rng(seed)
         other._policy = self.learner.policy(self.task)
         other._learning = False
@@ -311,6 +363,7 @@ class SACAgent:
                 "tasks": self.tasks,
                 "steps": self.steps,
                 "episodes": self.episodes,
+                "task_steps": self.task_steps,
                 "acting": self._acting.bit_generator.state,
                 "training": self._training.bit_generator.state,
             },
@@ -349,7 +402,7 @@ class SACAgent:
                 f"the state was saved with seed {meta['seed']}, this agent has {self.seed}"
             )
         facts = meta["agent"]
-        for name in ("steps", "episodes"):
+        for name in ("steps", "episodes", "task_steps"):
             check_whole(name, facts[name], 0)
         task, tasks = facts["task"], facts["tasks"]
         if not (task is None or isinstance(task, str)) or not _are_names(tasks):
@@ -362,6 +415,7 @@ class SACAgent:
         self._training.bit_generator.state = facts["training"]
         self.task, self.tasks = task, list(tasks)
         self.steps, self.episodes = facts["steps"], facts["episodes"]
+        self.task_steps = facts["task_steps"]
 
     def _strategy_facts(self) -> dict[str, Any]:
         return {"name": self.strategy.name, "settings": self.strategy.settings()}

@@ -57,7 +57,7 @@ class SquashedGaussian:
         of_actions
             ``[N, A]``.
         of_log_probability
-            One number for all rows.
+            One number for all rows, or ``[N, 1]``.
         """
         # da/du = 1 - a^2, and d log pi/du = 2 a: the noise stays as it is.
         actions = self.actions

@@ -30,12 +30,22 @@ class Protection:
     Parameters
     ----------
     module
-        The network; its parameters are changed in place, never replaced.
+        The network; its parameters are changed in place, never replaced. Those that it names in
+        ``free_parameters``, such as the outputs that one task has to itself, are left alone
+        whatever the strategy.
+
+    Attributes
+    ----------
+    parameters, names
+        What is protected, in the network's order.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.module = module
-        self.parameters: Tensors = list(module.parameters())
+        free: frozenset[str] = getattr(module, "free_parameters", frozenset())
+        protected = {name: value for name, value in module.named_parameters() if name not in free}
+        self.names = tuple(protected)
+        self.parameters: Tensors = list(protected.values())
 
     def penalty(self) -> torch.Tensor:
         """Nothing."""
@@ -65,7 +75,7 @@ class Protection:
 
     def weights(self, task: str | None) -> Tensors:
         """Return the network's parameters, whatever the task."""
-        return [parameter.detach() for parameter in self.parameters]
+        return [parameter.detach() for parameter in self.module.parameters()]
 
     def state(self) -> State:
         """Tensors that the strategy carries."""

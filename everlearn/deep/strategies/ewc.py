@@ -13,7 +13,7 @@ At a boundary the Fisher information of every weight is measured on data of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -48,6 +48,8 @@ class ElasticWeightConsolidation(Strategy):
     """What is left of the Fisher information at each boundary, ``online`` only."""
     fisher_samples: int = 256
     """Inputs of a task that its Fisher information is measured on, taken evenly from all."""
+    fisher_floor: float = 0.0
+    """Least information of a weight in a task: what no input happened to need is held a little."""
 
     name: ClassVar[str] = "ewc"
 
@@ -59,6 +61,8 @@ class ElasticWeightConsolidation(Strategy):
             raise InvalidInputError(f"decay is {self.decay}; expected at most 1")
         if self.fisher_samples < 1:
             raise InvalidInputError(f"fisher_samples is {self.fisher_samples}; expected >= 1")
+        if self.fisher_floor != 0.0:
+            check_positive(fisher_floor=self.fisher_floor)
 
     def protect(self, module: torch.nn.Module) -> ProtectionProtocol:
         """Return the protection of one network."""
@@ -97,11 +101,14 @@ class ElasticProtection(Protection):
             return
         samples = min(count, self.settings.fisher_samples)
         rows = torch.linspace(0, count - 1, samples).round().long()
-        fisher = diagonal_fisher(self.module, tuple(part[rows] for part in inputs), information)
+        fisher = diagonal_fisher(
+            self.module, tuple(part[rows] for part in inputs), information, self.names
+        )
         with torch.no_grad():
             for importance, anchor, found, parameter in zip(
                 self.importance, self.anchor, fisher, self.parameters, strict=True
             ):
+                found.clamp_(min=self.settings.fisher_floor)
                 if self.settings.variant == "online":
                     importance.mul_(self.settings.decay).add_(found)
                     anchor.copy_(parameter)
@@ -144,16 +151,19 @@ def diagonal_fisher(
     module: torch.nn.Module,
     inputs: tuple[torch.Tensor, ...],
     information: Callable[[Any], torch.Tensor] | None = None,
+    names: Collection[str] | None = None,
 ) -> Tensors:
     """Return ``E_x sum_k (d output_k / d weight)^2`` for each parameter of `module`.
 
     The expectation over labels is exact, since the outputs have unit information: no labels
-    are drawn.
+    are drawn. With `names` only the parameters that have one of them are looked at.
     """
-    parameters = {name: value.detach() for name, value in module.named_parameters()}
+    every = {name: value.detach() for name, value in module.named_parameters()}
+    parameters = {name: value for name, value in every.items() if names is None or name in names}
 
     def outputs(values: dict[str, torch.Tensor], *one: torch.Tensor) -> torch.Tensor:
-        made = torch.func.functional_call(module, values, tuple(part[None] for part in one))
+        whole = {**every, **values}
+        made = torch.func.functional_call(module, whole, tuple(part[None] for part in one))
         found: torch.Tensor = made if information is None else information(made)
         return found.reshape(-1)
 

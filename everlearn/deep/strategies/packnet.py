@@ -2,8 +2,9 @@
 
 A task trains what no earlier task owns and uses what they do. When it ends, the largest of its
 weights are its own, the others become zero and free, and what is left is trained once more.
-From then on its weights never change, nor do the biases, which belong to the first task: its
-predictions stay as they are to the bit. Predictions of a task use its own weights and those of
+From then on its weights never change, nor do the biases and normalisations, which belong to the
+first task: its predictions stay as they are to the bit. Outputs that a task has to itself are not
+shared out (`Protection`). Predictions of a task use its own weights and those of
 earlier tasks, so the task's name must be known.
 """
 
@@ -58,8 +59,8 @@ class PackedProtection(Protection):
             torch.full(parameter.shape, FREE, dtype=torch.int16) for parameter in self.parameters
         ]
         self._biases = [
-            parameter.ndim < 2 or name.endswith("bias")
-            for name, parameter in module.named_parameters()
+            parameter.ndim < 2 or name.endswith(("bias", "gain", "shift"))
+            for name, parameter in zip(self.names, self.parameters, strict=True)
         ]
         self.slots: dict[str, int] = {}
         self.slot = 0
@@ -124,9 +125,13 @@ class PackedProtection(Protection):
         if task is None or task == self.current or task not in self.slots:
             return super().weights(task)
         slot = self.slots[task]
+        packed = {
+            name: torch.where((owner != FREE) & (owner <= slot), parameter.detach(), 0.0)
+            for name, parameter, owner in zip(self.names, self.parameters, self.owners, strict=True)
+        }
         return [
-            torch.where((owner != FREE) & (owner <= slot), parameter.detach(), 0.0)
-            for parameter, owner in zip(self.parameters, self.owners, strict=True)
+            packed.get(name, parameter.detach())
+            for name, parameter in self.module.named_parameters()
         ]
 
     def _hold(self) -> None:
