@@ -131,7 +131,9 @@ def measure() -> list[Row]:
             raise RuntimeError(f"{name} imagines states that differ by {gap}; nothing to compare")
     objective = TASKS.get(TASK).objective()
     decisions = {
-        name: partial(CEMPlanner(model.action_space).plan, Imagination(rollout), obs, objective)
+        name: partial(
+            CEMPlanner(model.action_space).plan, Imagination(rollout, model), obs, objective
+        )
         for name, rollout in sides.items()
     }
     with torch_threads(1), threadpool_limits(1, user_api="blas"):

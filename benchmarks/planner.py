@@ -28,10 +28,11 @@ LEARNED = 300
 
 
 class Imagination:
-    """A function that imagines, as a model to plan with."""
+    """A function that imagines in place of a model, to plan with."""
 
-    def __init__(self, rollout: Callable[..., FloatArray]) -> None:
+    def __init__(self, rollout: Callable[..., FloatArray], model: Any) -> None:
         self._rollout = rollout
+        self.observation_space = model.observation_space
 
     def rollout(
         self, obs: FloatArray, actions: FloatArray, memory: FloatArray | None = None
@@ -67,7 +68,7 @@ def measure() -> list[Row]:
     # One planner each, of the same seed: all draw the same candidates.
     decisions: dict[str, Callable[[], object]] = {
         name: partial(
-            CEMPlanner(model.action_space).plan, Imagination(rollout), obs, objective, memory
+            CEMPlanner(model.action_space).plan, Imagination(rollout, model), obs, objective, memory
         )
         for name, rollout in sides.items()
     }
