@@ -13,7 +13,7 @@ from everlearn.report.videos import FOLDER, find_videos, make_videos
 from everlearn.results.statistics import Resampling
 from everlearn.runs.metrics_file import Notify, storing
 from everlearn.support.errors import InvalidInputError
-from everlearn.support.files import write_text
+from everlearn.support.files import is_folder, write_text
 from everlearn.support.plotting import save_figure
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def write_report(
         ]
         films = []
         for part in report.studies:
-            searched = [run.folder / FOLDER for method in part.study.methods for run in method.runs]
+            beside = [run.folder / FOLDER for method in part.study.methods for run in method.runs]
+            searched = [folder for folder in beside if is_folder(folder)]
             searched += [videos] if videos is not None else []
             searched += make_videos(part.study, folder, notify) if film else []
             films.append(find_videos(searched, part.study.protocol.names))

@@ -35,6 +35,7 @@ from everlearn.results.methods import Method, Study, plain
 from everlearn.results.read import RunRecord
 from everlearn.results.statistics import Floats
 from everlearn.runs.metrics_file import CONFIG
+from everlearn.support.files import read_file
 from everlearn.support.plotting import LineStyle, marker_outline, settle_layout
 
 if TYPE_CHECKING:
@@ -249,15 +250,15 @@ def _videos(videos: Sequence[Video]) -> str:
     for video in videos:
         when = f", {video.when} learning" if video.when else ""
         words = f"{escape(video.task)}{when} <small>{escape(video.source)}</small>"
-        if video.path.stat().st_size > LARGEST:
-            size = f"{video.path.stat().st_size / 1e6:.0f} MB"
-            shown = f"<p>{size}, not in this page: <code>{escape(str(video.path))}</code></p>"
-        else:
-            content = base64.b64encode(video.path.read_bytes()).decode()
+        try:
+            content = base64.b64encode(read_file(video.path, LARGEST)).decode()
             shown = (
                 '<video controls loop muted playsinline preload="metadata" '
                 f'src="data:video/mp4;base64,{content}"></video>'
             )
+        except OSError:  # too large, or not readable
+            size = f"{video.path.lstat().st_size / 1e6:.0f} MB"
+            shown = f"<p>{size}, not in this page: <code>{escape(str(video.path))}</code></p>"
         cards.append(f"<figure>{shown}<figcaption>{words}</figcaption></figure>")
     return f'<h3>Videos</h3><div class="videos">{"".join(cards)}</div>'
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from everlearn.results.methods import Study, slug
 from everlearn.runs.metrics_file import CHECKPOINTS, Notify, snapshot_names
 from everlearn.runs.schedule import agent_seed, seen_tasks
+from everlearn.support.files import is_file
 
 if TYPE_CHECKING:
     from everlearn.interfaces import Agent
@@ -62,7 +63,7 @@ def find_videos(folders: Iterable[Path], tasks: Iterable[str]) -> list[Video]:
     for folder in folders:
         for path in sorted(folder.rglob("*.mp4")):
             match = _NAME.fullmatch(path.name)
-            if match and match["task"] in known and path.is_file():
+            if match and match["task"] in known and is_file(path):
                 source = path.parent.name if path.parent.name != FOLDER else path.parents[1].name
                 videos[path.resolve()] = Video(path, match["task"], match["when"] or "", source)
     order = {task: number for number, task in enumerate(known)}

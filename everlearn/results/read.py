@@ -6,8 +6,8 @@ can be read on a machine that has none of them installed.
 
 from __future__ import annotations
 
-import json
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,17 +25,22 @@ from everlearn.runs.metrics_file import (
     METRICS,
     SINGLE,
     Line,
-    read_lines,
+    open_lines,
     snapshot_name,
     snapshot_names,
 )
 from everlearn.runs.schedule import evaluation_episodes, seen_tasks
+from everlearn.support.archive import reading
 from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
+from everlearn.support.files import check_folder, exists, read_record
 from everlearn.support.lock import is_locked
 
 Floats = npt.NDArray[np.float64]
 Columns = dict[str, npt.NDArray[Any]]
 """Lines of one kind as arrays by the names of their values; NaN where a line lacks a number."""
+
+MAX_COLUMNS, MAX_CELLS = 100, 10**7
+"""Most values of a line of one kind, and cells of a table of evaluations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,10 +165,19 @@ class RunRecord:
 
 
 def find_runs(root: str | Path) -> list[Path]:
-    """Folders of runs at or below `root`, in order."""
-    return sorted(
-        path.parent for path in Path(root).rglob(CONFIG) if (path.parent / METRICS).exists()
-    )
+    """Folders of runs at or below `root`, in order; links below it are not followed."""
+    found, waiting = [], [Path(root)]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as entries:
+                below = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+        except OSError:  # gone, no folder, or one that this user may not look into
+            continue
+        if {CONFIG, METRICS} <= below.keys():
+            found.append(folder)
+        waiting += [folder / name for name, is_folder in below.items() if is_folder]
+    return sorted(found)
 
 
 def is_last(snapshots: list[str], config: RunConfig) -> bool:
@@ -209,7 +223,8 @@ def read_runs(paths: Iterable[str | Path], origin: str = "") -> tuple[list[RunRe
     runs, left_out = [], []
     for folder in folders:
         try:
-            runs.append(read_run(folder, origin))
+            with reading(folder, "run"):
+                runs.append(read_run(folder, origin))
         except (EverlearnError, OSError) as error:  # one unreadable run must not hide the others
             left_out.append(f"{folder}: {error}")
     if not runs:
@@ -233,7 +248,7 @@ def read_run(run: str | Path, origin: str = "") -> RunRecord:
         {
             task: read_run(folder / SINGLE / task)
             for task in dict.fromkeys(config.tasks)
-            if (folder / SINGLE / task / METRICS).exists()
+            if _has_run_alone(folder, task)
         },
         _environment(folder / ENVIRONMENT),
         origin,
@@ -243,13 +258,13 @@ def read_run(run: str | Path, origin: str = "") -> RunRecord:
 def read_columns(run: str | Path) -> dict[str, Columns]:
     """Columns of a run's metrics by kind of line."""
     file = Path(run) / METRICS
-    if not file.exists():
+    if not exists(file):
         raise InvalidInputError(f"{run} holds no run: it has no {METRICS}; give a run's folder")
-    lines, _ = read_lines(file)
-    by_kind: dict[str, list[Line]] = {kind: [] for kind in KINDS}
-    for line in lines:
-        by_kind[line["kind"]].append(line)
-    return {kind: _columns(some) for kind, some in by_kind.items()}
+    by_kind: dict[str, _Table] = {kind: _Table() for kind in KINDS}
+    with open_lines(file) as lines:
+        for line, _ in lines:
+            by_kind[line["kind"]].add(line)
+    return {kind: table.columns() for kind, table in by_kind.items()}
 
 
 def evaluation_table(config: RunConfig, columns: Columns) -> Evaluations:
@@ -271,6 +286,11 @@ def evaluation_table(config: RunConfig, columns: Columns) -> Evaluations:
             "use the config that they were written with"
         )
     episodes, rows = np.unique(columns["episode"], return_inverse=True)
+    if len(episodes) * len(tasks) > MAX_CELLS:
+        raise DamagedFileError(
+            f"the run has {len(episodes)} evaluations of {len(tasks)} tasks, more than a table of "
+            f"{MAX_CELLS:,} cells can hold"
+        )
     steps, values = np.zeros(len(episodes)), np.full((len(episodes), len(tasks)), np.nan)
     steps[rows] = columns["step"]
     if (np.diff(steps) < 0).any():
@@ -281,9 +301,30 @@ def evaluation_table(config: RunConfig, columns: Columns) -> Evaluations:
     return Evaluations(tasks, episodes.astype(np.float64), steps, values, seen)
 
 
-def _columns(lines: list[Line]) -> Columns:
-    names = dict.fromkeys(name for line in lines for name in line if name != "kind")
-    return {name: _column([line.get(name) for line in lines]) for name in names}
+class _Table:
+    """Lines of one kind, taken apart as they come: columns need a fraction of their memory."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, list[Any]] = {}
+        self._count = 0
+
+    def add(self, line: Line) -> None:
+        for name, value in line.items():
+            if name not in self._values:
+                if len(self._values) == MAX_COLUMNS:
+                    raise DamagedFileError(
+                        f"the lines have more than {MAX_COLUMNS} sorts of values; restore them"
+                    )
+                self._values[name] = [None] * self._count
+            self._values[name].append(value)
+        self._count += 1
+        for values in self._values.values():
+            if len(values) < self._count:
+                values.append(None)
+
+    def columns(self) -> Columns:
+        self._values.pop("kind", None)
+        return {name: _column(self._values.pop(name)) for name in list(self._values)}
 
 
 def _column(values: list[Any]) -> npt.NDArray[Any]:
@@ -297,7 +338,15 @@ def _column(values: list[Any]) -> npt.NDArray[Any]:
 
 def _environment(file: Path) -> dict[str, Any]:
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return read_record(file)
+    except OSError:  # not there, or damaged
         return {}  # nothing is computed from it, and the page says that it is not known
-    return values if isinstance(values, dict) else {}
+
+
+def _has_run_alone(folder: Path, task: str) -> bool:
+    """Whether the run of one task alone lies below a run; refuses links on the way to it."""
+    below = folder / SINGLE
+    for part in ("", *task.split("/")):  # some names have several parts
+        below = below / part
+        check_folder(below)
+    return exists(below / METRICS)

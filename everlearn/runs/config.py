@@ -17,7 +17,13 @@ from typing import Any, Literal
 from everlearn.runs.legacy import upgraded
 from everlearn.support.checks import check_number, check_whole
 from everlearn.support.command_line import internal
-from everlearn.support.errors import InvalidInputError, UnknownNameError, given
+from everlearn.support.errors import (
+    DamagedFileError,
+    InvalidInputError,
+    UnknownNameError,
+    given,
+)
+from everlearn.support.files import RECORD_LIMIT, parse_record, read_file
 from everlearn.support.words import did_you_mean
 
 MAX_SEED = 2**64 - 1
@@ -44,6 +50,13 @@ MACHINE_SETTINGS = ("threads", "evaluators")
 RECORDED = ("resolved", "told", "given", "measure")
 """Fields that a run fills in when it starts, from its agent and its world."""
 
+MAX_NUMBER = 1e9
+MAX_TASKS, MAX_EPISODES, MAX_STEPS, MAX_PROCESSORS = 1000, 100_000, 10**9, 10_000
+"""Most tasks and training episodes of a run, steps of an episode, and threads or processes.
+
+What is beyond is a mistake, or a config of somebody who wants others to wait.
+"""
+
 MAX_EVALUATORS, MANY_EPISODES = 4, 100
 """How many processes evaluate at most, and for how many episodes it is worth to start some."""
 
@@ -63,7 +76,7 @@ class EvaluationSchedule:
 
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
-            check_whole(f"evaluation.{item.name}", getattr(self, item.name), 0)
+            check_whole(f"evaluation.{item.name}", getattr(self, item.name), 0, MAX_EPISODES)
         if self.every and not self.episodes:
             raise InvalidInputError(
                 f"evaluation.every is {self.every} but evaluation.episodes is 0; set every to 0 "
@@ -134,12 +147,14 @@ class RunConfig:
             raise InvalidInputError(
                 f"measure is {given(self.measure)}; expected 'success' or 'return'"
             )
-        check_whole("episodes_per_task", self.episodes_per_task, 1)
-        check_whole("max_steps", self.max_steps, 1)
+        check_whole("number of tasks", len(self.tasks), 1, MAX_TASKS)
+        check_whole("episodes_per_task", self.episodes_per_task, 1, MAX_EPISODES)
+        check_whole("episodes of all tasks", self.episodes, 1, MAX_EPISODES)
+        check_whole("max_steps", self.max_steps, 1, MAX_STEPS)
         check_whole("seed", self.seed, 0, MAX_SEED)
         for name in MACHINE_SETTINGS:
             if getattr(self, name) is not None:
-                check_whole(name, getattr(self, name), 1)
+                check_whole(name, getattr(self, name), 1, MAX_PROCESSORS)
         if self.preset is not None and not _is_word(self.preset):
             raise InvalidInputError(
                 f"preset is {given(self.preset)}; expected a name of letters, digits, - and _"
@@ -148,8 +163,8 @@ class RunConfig:
             raise InvalidInputError(
                 f"evaluation is {self.evaluation!r}; expected an EvaluationSchedule"
             )
-        check_number("reset_noise", self.reset_noise, 0.0, float("inf"))
-        check_number("snapshot_seconds", self.snapshot_seconds, 0.0, float("inf"))
+        check_number("reset_noise", self.reset_noise, 0.0, MAX_NUMBER)
+        check_number("snapshot_seconds", self.snapshot_seconds, 0.0, MAX_NUMBER)
         for name in ("record", "tensorboard", "wandb"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInputError(
@@ -190,7 +205,7 @@ class RunConfig:
         return json.dumps(values, indent=2) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, source: str = "the config") -> RunConfig:
+    def from_json(cls, text: str | bytes, source: str = "the config") -> RunConfig:
         """Read what `to_json` of this or an older version wrote; `source` names it in messages.
 
         Raises
@@ -201,11 +216,9 @@ class RunConfig:
             It has a setting that this everlearn does not know.
         """
         try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InvalidInputError(f"{source} is not JSON: {error}") from error
-        if not isinstance(values, dict):
-            raise InvalidInputError(f"{source} is {type(values).__name__}; expected an object")
+            values = parse_record(text, source)
+        except DamagedFileError as error:
+            raise InvalidInputError(str(error)) from error
         version = values.pop("version", None)
         if isinstance(version, bool) or not isinstance(version, int) or version < 1:
             raise InvalidInputError(
@@ -228,18 +241,16 @@ class RunConfig:
         return cls(**values)
 
     @classmethod
-    def read(cls, path: str | Path) -> RunConfig:
-        """Read a config from a file."""
+    def read(cls, path: str | Path, *, follow: bool = False) -> RunConfig:
+        """Read a config from a file; a link only if `follow`, as a user gives one."""
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8")
+            content = read_file(path, RECORD_LIMIT, follow=follow)
         except FileNotFoundError:
             raise InvalidInputError(
                 f"no config at {path}; give the config.json of a run or a file like it"
             ) from None
-        except UnicodeDecodeError as error:
-            raise InvalidInputError(f"{path} is not JSON: {error}") from error
-        return cls.from_json(text, str(path))
+        return cls.from_json(content, str(path))
 
     def differences(self, other: RunConfig) -> list[str]:
         """Say in which settings that matter `other` differs.
@@ -298,8 +309,8 @@ def _plain_options(name: str, options: object) -> dict[str, Any]:
         raise InvalidInputError(f"{name} is {given(options)}; expected names and values")
     try:
         # What the run saves is what it runs with.
-        plain: dict[str, Any] = json.loads(json.dumps(dict(options), allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
+        plain = parse_record(json.dumps(dict(options), allow_nan=False), name)
+    except (DamagedFileError, TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"agent options must be plain JSON values: {error}") from error
     return plain
 

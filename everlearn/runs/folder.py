@@ -23,8 +23,11 @@ from everlearn.runs.machine import environment_facts
 from everlearn.runs.metrics_file import (
     CHECKPOINTS,
     CONFIG,
+    CUT,
     ENVIRONMENT,
     EVENTS,
+    MAX_BYTES,
+    MAX_LINE,
     METRICS,
     SINGLE,
     TRANSITIONS,
@@ -35,9 +38,26 @@ from everlearn.runs.metrics_file import (
 from everlearn.runs.schedule import default_evaluators, is_complete
 from everlearn.support.archive import load_archive, save_archive
 from everlearn.support.errors import DamagedFileError, InvalidInputError
-from everlearn.support.files import write_text
+from everlearn.support.files import (
+    check_file,
+    exists,
+    is_folder,
+    read_file,
+    read_record,
+    remove_leftovers,
+    write_text,
+)
+from everlearn.support.files import check_folder as check_real_folder
+from everlearn.support.lock import NAME as LOCK
 from everlearn.support.lock import locked
 from everlearn.support.threads import available_threads, check_threads
+
+FILES = (CONFIG, METRICS, ENVIRONMENT, CUT, LOCK)
+FOLDERS = (CHECKPOINTS, TRANSITIONS, EVENTS, SINGLE, "wandb")
+"""What a run writes into its folder."""
+
+MAX_TRANSITIONS = 1 << 30
+"""Bytes of the transitions of an episode."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +101,7 @@ class RunFolder:
             )
         if digest is None:
             return
-        content = self.metrics.read_bytes()[:offset] if offset else b""
+        content = read_file(self.metrics, MAX_BYTES + MAX_LINE)[:offset] if offset else b""
         if hashlib.sha256(content).hexdigest() != digest:
             raise DamagedFileError(f"the {offset} bytes of {METRICS} before it were altered")
 
@@ -108,7 +128,9 @@ def transitions_path(run: Path, episode: int) -> Path:
 
 def load_transitions(run: str | Path, episode: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read an episode's ``observations[n + 1]``, ``actions[n]``, ``rewards[n]``, and facts."""
-    return load_archive(transitions_path(Path(run), episode), "transitions", 1)
+    path = transitions_path(Path(run), episode)
+    check_real_folder(path.parent)
+    return load_archive(path, "transitions", 1, limit=MAX_TRANSITIONS)
 
 
 @contextmanager
@@ -175,8 +197,7 @@ def _is_archived(path: Path, config: RunConfig) -> bool:
 def _prepare(path: Path, stored: RunConfig | None, config: RunConfig, notify: Notify) -> None:
     """Write what a run needs before its first line, or before it resumes."""
     for folder in (path, path / TRANSITIONS):
-        for left in folder.glob(".*.tmp"):
-            left.unlink()  # of a process that died while writing
+        remove_leftovers(folder)
     if stored is None:
         _clear(path)
     elif stored.episodes != config.episodes or _version(path / CONFIG) != VERSION:
@@ -186,23 +207,32 @@ def _prepare(path: Path, stored: RunConfig | None, config: RunConfig, notify: No
 
 
 def _version(file: Path) -> int:
-    version: int = json.loads(file.read_text(encoding="utf-8"))["version"]
+    version: int = read_record(file)["version"]
     return version
+
+
+def check_sorts(path: Path) -> None:
+    """Refuse a folder in which a name that runs write to is a link or a special file."""
+    for name in FILES:
+        check_file(path / name)
+    for name in FOLDERS:
+        check_real_folder(path / name)
 
 
 def check_folder(
     path: Path, config: RunConfig, *, fresh: bool = False, extend: bool = False
 ) -> RunConfig | None:
     """Return the config of the run in the folder, None if a new one can start; changes nothing."""
-    if path.exists() and not path.is_dir():
+    if exists(path) and not path.is_dir():
         raise InvalidInputError(f"{path} is a file; give a folder for the run")
-    if not (path / CONFIG).exists():
+    check_sorts(path)
+    if not exists(path / CONFIG):
         names = [item.name for item in path.iterdir()] if path.exists() else []
         visible = [name for name in names if name[0] != "." and name != SINGLE]
         if not visible:
             return None
         # Another process may have begun a run in between: its config is there before all else.
-        if not (path / CONFIG).exists():
+        if not exists(path / CONFIG):
             raise InvalidInputError(
                 f"{path} is not empty and holds no run ({visible[0]} ...); give another folder"
             )
@@ -250,12 +280,12 @@ def _clear(path: Path) -> None:
     config.json stays until another replaces it.
     """
     for name in (CHECKPOINTS, TRANSITIONS, EVENTS):
-        if (path / name).is_dir():
+        if is_folder(path / name):
             shutil.rmtree(path / name)
-    if (path / METRICS).exists():
+    if exists(path / METRICS):
         _keep_copy(path / METRICS)
         (path / METRICS).unlink()
-        if (path / CONFIG).exists():
+        if exists(path / CONFIG):
             _keep_copy(path / CONFIG)
     (path / ENVIRONMENT).unlink(missing_ok=True)
 
@@ -263,7 +293,7 @@ def _clear(path: Path) -> None:
 def _keep_copy(file: Path) -> None:
     """Copy a file to the first free name of ``NAME.1``, ``NAME.2`` and so on."""
     number = 1
-    while (copy := file.with_name(f"{file.name}.{number}")).exists():
+    while exists(copy := file.with_name(f"{file.name}.{number}")):
         number += 1
     shutil.copy2(file, copy)
 
@@ -272,12 +302,15 @@ def _note_environment(file: Path, config: RunConfig, notify: Notify) -> None:
     """Write where the run started; where it is resumed is added when it differs."""
     facts = environment_facts(config)
     try:
-        known = json.loads(file.read_text(encoding="utf-8"))
+        known = read_record(file)
         before = known["resumed_with"][-1] if known["resumed_with"] else known
-        changed = [name for name, value in facts.items() if before.get(name) != value]
+        # What an older version did not write down is not known to differ.
+        changed = [name for name in facts if name in before and before[name] != facts[name]]
         known["resumed_with"] = list(known["resumed_with"])
-    except (FileNotFoundError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+    except (OSError, LookupError, TypeError):
         # Not there yet, or no longer what was written; nothing is computed from it.
+        if exists(file):
+            _keep_copy(file)
         known, changed = {**facts, "resumed_with": []}, []
     if changed:
         notify(

@@ -38,10 +38,10 @@ from everlearn.runs.snapshots import (
     Snapshot,
     newest_usable,
     prune,
-    remove_leftovers,
     save_snapshot,
 )
 from everlearn.support.errors import DamagedFileError, InvalidInputError
+from everlearn.support.files import remove_leftovers
 from everlearn.support.settings import values_of, with_options
 from everlearn.support.signals import Stop, stop_on_signals
 from everlearn.support.threads import check_threads, limited_threads

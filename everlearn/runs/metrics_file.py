@@ -6,20 +6,27 @@ Needs nothing but the standard library, so that results can be read where no sim
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import math
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from everlearn.support.errors import DamagedFileError, EverlearnError
+from everlearn.support.files import exists, is_folder, open_file, readable
 
 CONFIG, METRICS, ENVIRONMENT = "config.json", "metrics.jsonl", "environment.json"
+CUT = "metrics.cut.jsonl"
+"""Lines that a resumed run cut off its metrics, because it computes them again."""
+
 CHECKPOINTS, TRANSITIONS, EVENTS = "checkpoints", "transitions", "tensorboard"
 SINGLE = "single"
 """Folder below a run with the runs of each task alone, which may be there before it."""
+
+_SNAPSHOT = re.compile(r"[0-9]{6,12}-(?:1-trained|2-evaluated)")
 
 Notify = Callable[[str], None]
 
@@ -29,6 +36,15 @@ Line = dict[str, Any]
 MAX_WHOLE = 2**53
 """Above it, whole numbers are no longer exact everywhere that JSON is read."""
 
+MAX_NUMBER = 1e100
+"""Above it, the squares of numbers are no longer finite; such a number is not known (null)."""
+
+MAX_LINE, MAX_BYTES = 1 << 16, 1 << 26
+"""Bytes of a line, and of all lines of a run: hundreds of thousands of episodes."""
+
+MAX_WORD = 1000
+"""Characters of a word, as of a name in a config."""
+
 
 def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_WHOLE
@@ -37,8 +53,9 @@ def _whole(value: object) -> bool:
 def _number(value: object) -> bool:
     if value is None:  # what a line does not know
         return True
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and math.isfinite(value)  # type: ignore[arg-type]
+    if isinstance(value, int):
+        return not isinstance(value, bool) and -MAX_WHOLE <= value <= MAX_WHOLE
+    return isinstance(value, float) and -MAX_NUMBER <= value <= MAX_NUMBER
 
 
 def _rate(value: object) -> bool:
@@ -46,7 +63,7 @@ def _rate(value: object) -> bool:
 
 
 def _word(value: object) -> bool:
-    return isinstance(value, str)
+    return isinstance(value, str) and len(value) <= MAX_WORD and value.isprintable()
 
 
 def _flag(value: object) -> bool:
@@ -84,21 +101,45 @@ def parse_lines(content: bytes, source: str) -> tuple[list[Line], list[int]]:
     DamagedFileError
         A line is not what was written; the message names it.
     """
-    lines: list[Line] = []
-    ends: list[int] = []
-    start = 0
-    while (end := content.find(b"\n", start)) >= 0:
-        line = _parsed(content[start:end])
+    return _collected(iter_lines(io.BytesIO(content), source))
+
+
+def iter_lines(file: BinaryIO, source: str) -> Iterator[tuple[Line, int]]:
+    """Give the lines of metrics with the bytes up to their ends, as `parse_lines` reads them.
+
+    No more than a line is held at a time, and no more than `MAX_BYTES` are read.
+    """
+    end = number = 0
+    while raw := file.readline(MAX_LINE + 1):
+        number += 1
+        if not raw.endswith(b"\n") and len(raw) <= MAX_LINE:
+            return  # it is being written, or was when its process died
+        line = _parsed(raw) if len(raw) <= MAX_LINE else None
         if line is None:
             raise DamagedFileError(
-                f"line {len(lines) + 1} of {source} is damaged: "
-                f"{content[start : min(end, start + 60)]!r}; restore the file from a copy, or "
-                "start over with --fresh. Nothing was changed"
+                f"line {number} of {source} is damaged: {raw[:60]!r}; restore the file from a "
+                "copy, or start over with --fresh. Nothing was changed"
             )
-        start = end + 1
+        end += len(raw)
+        if end > MAX_BYTES:
+            raise _too_long(source)
+        yield line, end
+
+
+def _collected(found: Iterator[tuple[Line, int]]) -> tuple[list[Line], list[int]]:
+    lines: list[Line] = []
+    ends: list[int] = []
+    for line, end in found:
         lines.append(line)
-        ends.append(start)
+        ends.append(end)
     return lines, ends
+
+
+def _too_long(source: object) -> DamagedFileError:
+    return DamagedFileError(
+        f"{source} is larger than the {MAX_BYTES:,} bytes that metrics may have; restore the file "
+        "from a copy"
+    )
 
 
 def _parsed(text: bytes) -> Line | None:
@@ -147,15 +188,18 @@ class MetricsLog:
     path
         Of the file.
     offset
-        Where to go on: what lies behind is cut off, since the run computes it again.
+        Where to go on: what lies behind is moved to `CUT`, since the run computes it again.
     """
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         self.path = path
         with storing(str(path)):
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            os.ftruncate(self._descriptor, offset)
-            self._digest = hashlib.sha256(path.read_bytes())
+            self._descriptor = open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            content = _content(self._descriptor)
+            if rest := content[offset:]:
+                _append(path.with_name(CUT), rest if rest.endswith(b"\n") else rest + b"\n")
+                os.ftruncate(self._descriptor, offset)
+            self._digest = hashlib.sha256(content[:offset])
         self.offset = offset
 
     @property
@@ -166,14 +210,18 @@ class MetricsLog:
     def append(self, lines: list[Line]) -> None:
         """Append lines; if the disk refuses, none of them is there afterwards."""
         text = "".join(
-            json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n" for line in lines
+            json.dumps(_known(line), separators=(",", ":"), allow_nan=False) + "\n"
+            for line in lines
         )
         content = text.encode()
-        rest = memoryview(content)
+        if self.offset + len(content) > MAX_BYTES:
+            raise StorageError(
+                f"{self.path} would be larger than the {MAX_BYTES:,} bytes that metrics may have; "
+                "start another run, with fewer episodes"
+            )
         try:
             with storing(str(self.path)):
-                while rest:
-                    rest = rest[os.write(self._descriptor, rest) :]
+                _write(self._descriptor, content)
         except StorageError:
             os.ftruncate(self._descriptor, self.offset)
             raise
@@ -188,6 +236,56 @@ class MetricsLog:
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
+
+
+def _known(line: Line) -> Line:
+    """Return a line without numbers beyond all measure, which are not known instead."""
+    return {
+        name: None if isinstance(value, float) and not _number(value) else value
+        for name, value in line.items()
+    }
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _append(path: Path, content: bytes) -> None:
+    """Append to a file, on the disk before this returns."""
+    descriptor = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        _write(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _content(descriptor: int) -> bytes:
+    """Return all of a metrics file."""
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(0)
+        content = file.read(MAX_BYTES + MAX_LINE + 1)
+    if len(content) > MAX_BYTES + MAX_LINE:
+        raise _too_long(METRICS)
+    return content
+
+
+@contextmanager
+def open_lines(path: Path) -> Iterator[Iterator[tuple[Line, int]]]:
+    """Give the lines of a metrics file one by one; see `iter_lines`. No file, no lines."""
+    try:
+        with readable(path):
+            descriptor = open_file(path)
+    except FileNotFoundError:
+        yield iter(())
+        return
+    with os.fdopen(descriptor, "rb") as file:
+        if os.fstat(descriptor).st_size > MAX_BYTES + MAX_LINE:
+            raise _too_long(path)
+        with readable(path):
+            yield iter_lines(file, str(path))
 
 
 def read_lines(path: Path, notify: Notify | None = None) -> tuple[list[Line], list[int]]:
@@ -205,23 +303,20 @@ def read_lines(path: Path, notify: Notify | None = None) -> tuple[list[Line], li
     DamagedFileError
         Another line is not what was written; the message names it and the file is untouched.
     """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return [], []
-    lines, ends = parse_lines(content, str(path))
-    if notify is not None and len(content) > (ends[-1] if ends else 0):
+    with open_lines(path) as found:
+        lines, ends = _collected(found)
+    if notify is not None and exists(path) and path.stat().st_size > (ends[-1] if ends else 0):
         notify(f"line {len(lines) + 1} of {path.name} was cut short by a crash and is dropped")
     return lines, ends
 
 
 def snapshot_names(folder: Path) -> list[str]:
     """Names of the snapshots in the folder of a run's snapshots, oldest first."""
-    if not folder.is_dir():
+    if not is_folder(folder):
         return []
-    return sorted(
-        item.name for item in folder.iterdir() if item.is_dir() and item.name[0].isdigit()
-    )
+    with readable(folder):
+        names = [item.name for item in folder.iterdir() if is_folder(item)]
+    return sorted(name for name in names if _SNAPSHOT.fullmatch(name))
 
 
 def snapshot_name(episode: int, evaluated: bool) -> str:

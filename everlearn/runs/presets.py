@@ -129,7 +129,7 @@ def base_config(
             f"both preset {preset!r} and config {config} were given; start from one of them"
         )
     if config is not None:
-        base = RunConfig.read(config)
+        base = RunConfig.read(config, follow=True)
         load_plugins(base.imports)
         # All that the saved run used, so that it runs the same whatever defaults are by now;
         # of another agent only what was given.

@@ -20,6 +20,7 @@ from everlearn.runs.metrics_file import Notify, snapshot_name, snapshot_names, s
 from everlearn.support.archive import load_archive, reading, save_archive, sync_folder
 from everlearn.support.checks import check_whole
 from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
+from everlearn.support.files import RECORD_LIMIT, check_file, check_folder, exists
 
 KIND, VERSION = "everlearn-run-state", 2
 AGENT, STATE = "agent", "state"
@@ -97,7 +98,7 @@ def save_snapshot(folder: Path, state: RunState, offset: int, digest: str, agent
             agent.save(temporary / AGENT)
             meta = {**dataclasses.asdict(state), "offset": offset, "digest": digest}
             save_archive(temporary / STATE, KIND, VERSION, {}, meta)
-            if (folder / state.name).exists():
+            if exists(folder / state.name):
                 set_aside(folder / state.name)
             temporary.rename(folder / state.name)
         except BaseException:
@@ -118,7 +119,9 @@ def prune(folder: Path) -> None:
 
 def read_snapshot(path: Path) -> Snapshot:
     """Read a snapshot's state; raises `DamagedFileError` or `FileNotFoundError`."""
-    _, meta = load_archive(path / STATE, KIND, VERSION)
+    check_folder(path)
+    check_file(path / AGENT)  # which the agent opens by itself
+    _, meta = load_archive(path / STATE, KIND, VERSION, limit=RECORD_LIMIT)
     with reading(path / STATE, "state of a run"):
         offset, digest = meta.pop("offset"), meta.pop("digest", None)
         check_whole("offset", offset, 0)
@@ -181,10 +184,3 @@ def newest_usable(
 def set_aside(path: Path) -> None:
     """Keep a snapshot that cannot be used under a name that no longer counts."""
     path.rename(path.with_name(f"damaged-{path.name}-{secrets.token_hex(2)}"))
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove what processes that died left half-written or half-removed."""
-    if folder.is_dir():
-        for left in folder.glob(".*.tmp"):
-            shutil.rmtree(left)

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
+from everlearn.support.files import open_file, readable
 
 MAGIC = b"\x89EVLARN\n"
 DIGEST_SIZE = hashlib.sha256().digest_size
@@ -91,9 +92,18 @@ def save_archive(
 
 
 def load_archive(
-    path: str | Path, kind: str, version: int
+    path: str | Path, kind: str, version: int, *, limit: int | None = None
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
     """Read what `save_archive` wrote.
+
+    Parameters
+    ----------
+    path
+        The file. With a `limit` it is one of a run's folder, where links are refused.
+    kind, version
+        What it must hold, and the newest version of that which the caller reads.
+    limit
+        Most bytes that it may have; None allows as many as fit into memory.
 
     Returns
     -------
@@ -108,8 +118,14 @@ def load_archive(
         The file is truncated, altered, foreign, of another kind, or newer than `version`.
     """
     path = Path(path)
-    with path.open("rb") as file:
+    with readable(path), os.fdopen(open_file(path, follow=limit is None), "rb") as file:
         size = os.fstat(file.fileno()).st_size
+        # Before anything of that size is made: a file may have holes and cost nothing.
+        if size > (largest := memory_bytes() if limit is None else limit):
+            raise DamagedFileError(
+                f"{path} has {size:,} bytes, more than the {largest:,} that can be read; use "
+                "another copy, or a machine with more memory"
+            )
         digest = hashlib.sha256()
         header = _read_header(file, path, size, digest)
         if header["kind"] != kind:
@@ -137,6 +153,18 @@ def load_archive(
         if file.read(DIGEST_SIZE) != digest.digest():
             raise _damaged(path, "its checksum does not match")
     return arrays, header["meta"]
+
+
+def memory_bytes() -> int:
+    """Bytes of memory that this process can have at most."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        import resource  # not on Windows
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    except ImportError:
+        return total
+    return total if limit == resource.RLIM_INFINITY else min(total, limit)
 
 
 def _damaged(path: Path, what: str) -> DamagedFileError:

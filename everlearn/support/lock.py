@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from everlearn.support.errors import NotReadyError
+from everlearn.support.files import open_file
 
 NAME = ".lock"
 
@@ -20,7 +21,7 @@ class FolderInUseError(NotReadyError):
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a run's folder, or say that another process does."""
-    descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = open_file(folder / NAME, os.O_RDWR | os.O_CREAT)
     try:
         if not _take_soon(descriptor):
             raise FolderInUseError(
@@ -35,8 +36,8 @@ def locked(folder: Path) -> Iterator[None]:
 def is_locked(folder: Path) -> bool:
     """Whether a process is running in the folder; reads only."""
     try:
-        descriptor = os.open(folder / NAME, os.O_RDWR)
-    except OSError:  # no lock, or none that this user could have taken
+        descriptor = open_file(folder / NAME, os.O_RDWR)
+    except OSError:  # no lock, or none that this user or a run could have taken
         return False
     try:
         return not _take(descriptor)

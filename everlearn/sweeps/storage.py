@@ -48,6 +48,7 @@ from everlearn.support.errors import (
     InvalidInputError,
     MissingExtraError,
 )
+from everlearn.support.files import exists
 from everlearn.support.lock import is_locked
 
 ARCHIVE, VERSION = "everlearn-stored-snapshot", 1
@@ -119,7 +120,7 @@ class FolderStorage:
     def config(self) -> RunConfig | None:
         """Return the stored config; None if no run is stored."""
         file = self.path / CONFIG
-        return RunConfig.read(file) if file.exists() else None
+        return RunConfig.read(file) if exists(file) else None
 
     def snapshots(self) -> list[str]:
         """Names of the snapshots, oldest first."""
