@@ -20,7 +20,14 @@ from pathlib import Path
 from everlearn.runs.config import RunConfig
 from everlearn.support.command_line import UsageError, flattened, parse, positional, repeated
 from everlearn.support.errors import EverlearnError, InvalidInputError, MissingExtraError
-from everlearn.support.words import did_you_mean
+from everlearn.support.terminal import (
+    Forgiving,
+    open_standard_streams,
+    show,
+    silence_output,
+    warn,
+)
+from everlearn.support.words import did_you_mean, printable
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,7 @@ class Run:
             for task, alone in single_task_configs(config).items():
                 jobs[single_task_folder(folder, task)] = alone
         if not self.quiet:
-            _warn(
+            warn(
                 f"{config.agent} in {config.world}: {len(config.tasks)} x "
                 f"{config.episodes_per_task} episodes of up to {config.max_steps} steps, seed "
                 f"{config.seed} -> {folder}"
@@ -101,11 +108,11 @@ class Run:
                 settings, job, fresh=self.fresh, extend=self.extend, listeners=[screen]
             )
             if result.stopped_by is not None:
-                print(f"stopped after episode {result.state.episode}; the same command resumes")
+                show(f"stopped after episode {result.state.episode}; the same command resumes")
                 sys.exit(128 + result.stopped_by)
         for line in result_lines(summarize(folder)):
-            print(line)
-        print(f"-> {folder}")
+            show(line)
+        show(f"-> {folder}")
 
 
 @dataclass(frozen=True)
@@ -189,11 +196,11 @@ class Sweep:
             workers=self.workers,
             retries=self.retries,
         )
-        print(f"{len(result.finished)} of {len(jobs)} runs finished -> {self.out}")
+        show(f"{len(result.finished)} of {len(jobs)} runs finished -> {self.out}")
         for name, error in result.failed.items():
-            print(f"failed: {name}: {error}")
+            show(f"failed: {name}: {error}")
         if result.stopped_by is not None:
-            print("stopped; the same command resumes")
+            show("stopped; the same command resumes")
             sys.exit(128 + result.stopped_by)
         if result.failed:
             sys.exit(1)
@@ -226,16 +233,16 @@ class Eval:
 
         counter = _EpisodeCounter()
         done, results = evaluate_run(
-            self.run, self.episodes, self.tasks, _warn, self.videos, counter.count
+            self.run, self.episodes, self.tasks, warn, self.videos, counter.count
         )
         counter.clear()
         if self.json:
-            print(json.dumps({"episode": done, "results": results}))
+            show(json.dumps({"episode": done, "results": results}))
             return
-        print(f"after episode {done}, {self.episodes} episodes of each task:")
+        show(f"after episode {done}, {self.episodes} episodes of each task:")
         for task, result in results.items():
             name = "success rate" if "success_rate" in result else "mean return"
-            print(f"  {task:<14} {name} {evaluated_score(result):.2f}")
+            show(f"  {task:<14} {name} {evaluated_score(result):.2f}")
 
 
 class _EpisodeCounter:
@@ -243,16 +250,21 @@ class _EpisodeCounter:
 
     def __init__(self) -> None:
         self._count = 0
-        self._shown = sys.stderr.isatty()
+        self._stream = Forgiving(sys.stderr)
+        self._shown = self._stream.isatty()
 
     def count(self, task: str, score: float) -> None:
         self._count += 1
         if self._shown:
-            print(f"\r{self._count} episodes evaluated ({task})\033[K", end="", file=sys.stderr)
+            self._write(f"\r{self._count} episodes evaluated ({printable(task)})\033[K")
 
     def clear(self) -> None:
         if self._shown:
-            print("\r\033[K", end="", file=sys.stderr)
+            self._write("\r\033[K")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
 
 
 @dataclass(frozen=True)
@@ -317,11 +329,11 @@ class Audit:
         if self.out is not None:
             audit.write_report(result, self.out)
         if self.json:
-            print(json.dumps(result.to_json()))
+            show(json.dumps(result.to_json()))
             return
-        print("\n".join(audit.page_lines(result)))
+        show("\n".join(audit.page_lines(result)))
         if self.out is not None:
-            print(f"-> {self.out}")
+            show(f"-> {self.out}")
 
 
 @dataclass(frozen=True)
@@ -362,7 +374,7 @@ class Report:
         else:
             result = report.read_comparison(*self.compare, resampling)
         for line in result.left_out:
-            _warn(f"left out: {line}")
+            warn(f"left out: {line}")
         page = None
         if self.out is not None or not self.json:
             page = report.write_report(
@@ -370,13 +382,13 @@ class Report:
                 self.out or Path("reports/latest"),
                 videos=self.videos,
                 film=self.make_videos,
-                notify=_warn,
+                notify=warn,
             )
         if self.json:
-            print(json.dumps(result.to_json()))
+            show(json.dumps(result.to_json()))
         else:
-            print("\n".join(report.summary_lines(result)))
-            print(f"-> {page}")
+            show("\n".join(report.summary_lines(result)))
+            show(f"-> {page}")
 
 
 @dataclass(frozen=True)
@@ -415,7 +427,7 @@ class Video:
             env, controller.act, self.out, seed=self.seed, every=self.every
         )
         env.close()
-        print(f"{self.task}: {'solved' if solved else 'not solved'} in {steps} steps -> {self.out}")
+        show(f"{self.task}: {'solved' if solved else 'not solved'} in {steps} steps -> {self.out}")
 
 
 @dataclass(frozen=True)
@@ -447,22 +459,22 @@ class List:
         from everlearn.runs.presets import PRESETS
         from everlearn.worlds import WORLDS
 
-        print("worlds: ", ", ".join(WORLDS), "(gym:ID, dm_control:DOMAIN-TASK)")
-        print("tasks of continual-bench:", ", ".join(TASKS))
-        print("agents: ", ", ".join(AGENTS))
-        print("  (everlearn list AGENT prints its options)")
-        print("presets:")
+        show(f"worlds:  {', '.join(WORLDS)} (gym:ID, dm_control:DOMAIN-TASK)")
+        show(f"tasks of continual-bench: {', '.join(TASKS)}")
+        show(f"agents:  {', '.join(AGENTS)}")
+        show("  (everlearn list AGENT prints its options)")
+        show("presets:")
         for name in PRESETS:
-            print(f"  {name:<12} {PRESETS.get(name).summary}")
+            show(f"  {name:<12} {PRESETS.get(name).summary}")
         folders = find_runs(self.runs)
-        print(f"runs below {self.runs}:" + ("" if folders else " none"))
+        show(f"runs below {self.runs}:" + ("" if folders else " none"))
         for folder in folders:
             try:
                 config = RunConfig.read(folder / CONFIG)
                 state = run_state(folder, config)
-                print(f"  {folder}: {config.agent}, seed {config.seed}, {state}")
-            except EverlearnError as error:  # one unreadable run must not hide the others
-                print(f"  {folder}: {error}")
+                show(f"  {folder}: {config.agent}, seed {config.seed}, {state}")
+            except (EverlearnError, OSError) as error:  # it must not hide the others
+                show(f"  {folder}: {error}")
 
     @staticmethod
     def _print_options(name: str) -> None:
@@ -471,12 +483,12 @@ class List:
 
         spec = AGENTS.get(name)
         options = options_of(spec.config)
-        print(f"{name}: {spec.summary}" if spec.summary else name)
-        print(f"{len(options)} options (--option PATH=VALUE):")
+        show(f"{name}: {spec.summary}" if spec.summary else name)
+        show(f"{len(options)} options (--option PATH=VALUE):")
         for option in options.values():
-            print(f"  {option.path} = {option.value}  ({type_name(option.type)})")
+            show(f"  {option.path} = {option.value}  ({type_name(option.type)})")
             if option.summary:
-                print(f"      {option.summary}")
+                show(f"      {option.summary}")
 
 
 @dataclass(frozen=True)
@@ -517,14 +529,15 @@ COMMANDS: dict[str, type[Callable[[], None]]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command that `arguments` (by default the process's own) ask for."""
+    open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help"):
-        print(_overview())
+        show(_overview())
         sys.exit(0 if words else 2)
     if words[0] in ("-V", "--version"):
         from everlearn import __version__
 
-        print(f"everlearn {__version__}")
+        show(f"everlearn {__version__}")
         return
     if words[0] not in COMMANDS:
         hint = did_you_mean(words[0], COMMANDS)
@@ -541,6 +554,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not _is_stdout_gone():
             raise
         sys.exit(128 + signal.SIGPIPE)
+    except OSError as error:
+        silence_output()
+        _refuse(f"{words[0]}: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -622,12 +638,8 @@ def _is_stdout_gone() -> bool:
     return gone
 
 
-def _warn(text: str) -> None:
-    print(text, file=sys.stderr)
-
-
 def _refuse(message: str) -> None:
-    print(f"everlearn {' '.join(message.split())}", file=sys.stderr)
+    warn(f"everlearn {' '.join(message.split())}")
     sys.exit(2)
 
 

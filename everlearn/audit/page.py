@@ -18,6 +18,7 @@ from everlearn.audit.theory import FEWEST, LATE
 from everlearn.online import OnlineModelConfig
 from everlearn.runs.metrics_file import storing
 from everlearn.support.files import write_text
+from everlearn.support.terminal import error_console
 from everlearn.world_model.memory import NoMemory
 
 
@@ -265,7 +266,7 @@ def _limits(audit: Audit) -> list[str]:
 @contextmanager
 def progress_bar(console: Console | None = None) -> Iterator[Progress]:
     """Give a function that shows how far an audit is; only terminals show it."""
-    console = console or Console(stderr=True)
+    console = console or error_console()
     columns = (TextColumn("audit"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with ProgressBar(
         *columns, console=console, transient=True, disable=not console.is_terminal

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import mujoco
 import numpy as np
-from numba import njit
 
 from everlearn.interfaces import Bodies, CommandedPosition
+from everlearn.support.compiled import njit
 
 HAND = slice(0, 3)
 OPENING = 3

@@ -27,9 +27,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from everlearn.interfaces import FloatArray
+from everlearn.support.compiled import njit
 
 BUTTON_TARGET_Z = 0.09999996829318347
 BUTTON_TRAVEL = 0.09349997035412655

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from everlearn.results import paper
 from everlearn.results.methods import Method, Study
 from everlearn.results.statistics import Estimate, Resampling, estimate
 from everlearn.results.summary import Metric, entry_names, period_scores, summarize
+from everlearn.support.words import printable
 
 PAPERS = {"average_performance": "average_performance", "regret_eval": "regret"}
 """Metrics that the paper's table has, and what `paper.PaperScore` calls them."""
@@ -356,12 +358,28 @@ def to_markdown(table: Table) -> str:
     """Return a table as Markdown."""
     lines = [_pipes(table.headings), "|" + "---|" * len(table.headings)]
     lines += [_pipes(row) for row in table.rows]
-    return "\n".join([*lines, "", table.note, ""])
+    return "\n".join([*lines, "", markdown_text(table.note), ""])
 
 
 def _pipes(cells: Iterable[str]) -> str:
-    escaped = (" ".join(cell.split()).replace("\\", "\\\\").replace("|", "\\|") for cell in cells)
-    return f"| {' | '.join(escaped)} |"
+    return f"| {' | '.join(map(markdown_text, cells))} |"
+
+
+_MARKDOWN = {
+    "\\": "\\\\",
+    "|": "\\|",
+    "&": "&amp;",
+    "<": "&lt;",
+    "](": "]\\(",
+    "://": "&#58;//",
+    "www.": "www&#46;",
+}
+
+
+def markdown_text(text: str) -> str:
+    """Return a text as Markdown in which no tag, link or picture of a run's folder comes alive."""
+    text = printable(" ".join(text.split()))
+    return re.sub("|".join(map(re.escape, _MARKDOWN)), lambda sign: _MARKDOWN[sign[0]], text)
 
 
 _LATEX = {
@@ -398,18 +416,25 @@ def to_csv(rows: Sequence[dict[str, Any]]) -> str:
     """Return rows as CSV; NaN is an empty cell."""
     text = io.StringIO()
     names = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(_cell, names))
     for row in rows:
-        writer.writerow({name: _cell(value) for name, value in row.items()})
+        writer.writerow([_cell(row.get(name, "")) for name in names])
     return text.getvalue()
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_SIGNED = re.compile(rf"-|[+-][\d. ±\[\],+-]*(?:\({UNFINISHED}\)|\(n=\d+\))?")
+"""Numbers as tables write them, which may have a sign."""
 
 
 def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return "" if math.isnan(value) else repr(value)
     # A spreadsheet must not take a name from a run's folder for a formula.
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "@") else value
+    if isinstance(value, str) and value[:1] in _FORMULA and not _SIGNED.fullmatch(value):
+        return f"'{value}"
+    return value
 
 
 def score_rows(scores: Sequence[MethodScores]) -> list[dict[str, Any]]:

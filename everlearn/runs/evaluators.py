@@ -7,15 +7,19 @@ with two threads, whose parts wait for each other at every decision.
 ``python -m everlearn.runs.evaluators`` is such a process. It reads lines of JSON from standard
 input: first the run's config, then snapshots to take the agent from and episodes to play with it.
 Each of these is answered by a line on standard output: ``true`` for a snapshot, the outcome of an
-episode. It ends when standard input is closed, whatever it is doing.
+episode. While it works on one it says so now and then, with a line ``null``: a process that has
+not said anything for `SILENCE` seconds hangs. It ends when standard input is closed, whatever it
+is doing.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +32,13 @@ from everlearn.support.processes import claim_output, how_it_ended, input_lines,
 from everlearn.support.threads import limited_threads
 
 MODULE = "everlearn.runs.evaluators"
+
+SILENCE = 300.0
+"""Seconds without a word after which a process is given up; kernels may have to be compiled."""
+
+CHUNK = 1 << 16
+BEAT = 1.0
+"""Seconds between two signs of life, at least."""
 
 Unit = tuple[str, int]
 """An evaluation episode: its task, and its number among those of the task."""
@@ -44,7 +55,7 @@ Outcomes = SimpleQueue["tuple[Unit, dict[str, Any]] | EvaluatorLostError"]
 class Evaluators:
     """Processes that evaluate what a run's snapshots hold.
 
-    If one dies, the others play its episode and the rest.
+    If one dies or hangs, the others play its episode and the rest.
 
     Parameters
     ----------
@@ -125,18 +136,39 @@ class _Process:
 
     def __init__(self, config: RunConfig, threads: int) -> None:
         self._process: subprocess.Popen[bytes] = start(MODULE, threads)
+        self._unread = b""
         with suppress(BrokenPipeError):  # the first question finds out
             self._say({"config": config.to_json(), "threads": threads})
 
     def ask(self, question: dict[str, Any]) -> Any:
-        """Return the answer, however long it takes."""
-        assert self._process.stdout is not None
+        """Return the answer, however long it takes, as long as there are signs of life."""
         try:
             self._say(question)
-            return json.loads(self._process.stdout.readline())
-        except (BrokenPipeError, ValueError) as error:  # no line, half a line, or closed here
+            while (answer := json.loads(self._line())) is None:
+                pass  # a sign of life
+            return answer
+        except TimeoutError as error:
+            self._process.kill()
+            raise EvaluatorLostError(
+                f"the process said nothing for {SILENCE:g} seconds and was killed"
+            ) from error
+        except (OSError, ValueError) as error:  # no line, half a line, or closed here
             code = self._process.wait()
             raise EvaluatorLostError(how_it_ended(code)) from error
+
+    def _line(self) -> bytes:
+        """Return what the process says next, or raise `TimeoutError` if it says nothing."""
+        assert self._process.stdout is not None
+        while b"\n" not in self._unread:
+            ready, _, _ = select.select([self._process.stdout], [], [], SILENCE)
+            if not ready:
+                raise TimeoutError
+            chunk = os.read(self._process.stdout.fileno(), CHUNK)
+            if not chunk:
+                raise BrokenPipeError
+            self._unread += chunk
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
 
     def close(self) -> None:
         """End it at once."""
@@ -160,11 +192,24 @@ def main() -> None:
     first = next(requests)
     config = RunConfig.from_json(first["config"])
     with limited_threads(first["threads"]):
-        for answer in _answers(config, requests):
+        for answer in _answers(config, requests, _Heart(answers)):
             os.write(answers, json.dumps(answer).encode() + b"\n")
 
 
-def _answers(config: RunConfig, requests: Iterator[dict[str, Any]]) -> Iterator[Any]:
+class _Heart:
+    """Gives signs of life; asked after every step whether to stop, which it never does."""
+
+    def __init__(self, answers: int) -> None:
+        self._answers, self._last = answers, time.monotonic()
+
+    def __call__(self) -> bool:
+        if time.monotonic() - self._last >= BEAT:
+            os.write(self._answers, b"null\n")
+            self._last = time.monotonic()
+        return False
+
+
+def _answers(config: RunConfig, requests: Iterator[dict[str, Any]], heart: _Heart) -> Iterator[Any]:
     # The other end of this module: a run that starts processes imports none of these for them.
     from everlearn.runs.evaluate import Evaluator
     from everlearn.runs.loop import make, restore_agent
@@ -172,7 +217,7 @@ def _answers(config: RunConfig, requests: Iterator[dict[str, Any]]) -> Iterator[
 
     environments, agent, _ = make(config)
     environments.close()  # made for their spaces alone
-    evaluator = Evaluator(config)
+    evaluator = Evaluator(config, heart)
     done = 0
     for request in requests:
         if "snapshot" in request:

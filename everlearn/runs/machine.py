@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
+import numba
 from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from everlearn.runs.config import RunConfig
 
 PACKAGE = Path(__file__).parents[1]
+COMPILER_SETTINGS = (
+    *("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "USING_SVML", "DISABLE_JIT"),
+    *("BOUNDSCHECK", "DEBUGINFO_DEFAULT"),
+)
+"""Settings of numba that change what it computes, in its last bits at least."""
+
 PACKAGES = ("everlearn", "numpy", "numba", "scipy", "mujoco", "metaworld", "gymnasium", "torch")
 
 
@@ -29,6 +39,8 @@ def environment_facts(config: RunConfig) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "processor": processor(),
         "linear_algebra": linear_algebra(),
+        "compiler": compiler(),
+        "mathematics": mathematics(),
         "threads": config.threads,
         "commit": commit(PACKAGE),
         "versions": versions,
@@ -74,6 +86,53 @@ def processor() -> str:
     except OSError:
         pass  # only Linux has that file
     return platform.processor() or platform.machine()
+
+
+def compiler() -> dict[str, Any]:
+    """Return what decides which machine code numba makes of the kernels.
+
+    ``NUMBA_CPU_NAME`` compiles for another processor, and ``NUMBA_OPT`` and others decide which
+    sums become sums of vectors.
+    """
+    named = numba.config.CPU_NAME
+    features = numba.config.CPU_FEATURES
+    if features is None:
+        features = llvm.get_host_cpu_features().flatten() if named is None else "of the processor"
+    return {
+        "processor": named or llvm.get_host_cpu_name(),
+        "features": features,
+        **{name.lower(): str(getattr(numba.config, name, None)) for name in COMPILER_SETTINGS},
+    }
+
+
+def mathematics() -> str:
+    """Return the version of the C library, and the capabilities that its functions choose by.
+
+    ``GLIBC_TUNABLES`` can hide some of them: logarithms and sines then have other last bits.
+    """
+    name, version = platform.libc_ver()
+    return " ".join(filter(None, [name, version, _active_capabilities()]))
+
+
+def _active_capabilities() -> str:
+    """Ask the loader of this process what it sees; its variables decide for both alike."""
+    try:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+        loader = re.search(r"/\S*/ld-[^/\s]*\.so\S*", maps)
+        if loader is None:
+            return os.environ.get("GLIBC_TUNABLES", "")
+        done = subprocess.run(
+            [loader[0], "--list-diagnostics"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            text=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):  # not Linux, or a loader without that option
+        return os.environ.get("GLIBC_TUNABLES", "")
+    active = re.findall(r"^\S*cpu_features\S*active\S*=0x(\w+)$", done.stdout, re.M)
+    return "-".join(active)
 
 
 def linear_algebra() -> list[str]:

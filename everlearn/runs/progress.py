@@ -9,11 +9,14 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
 from everlearn.runs.listeners import Listener
 from everlearn.runs.metrics_file import Line
+from everlearn.support.terminal import error_console
+from everlearn.support.words import printable
 
 LOG_EVERY = 20
 """Evaluation episodes between two lines of a log."""
@@ -78,7 +81,7 @@ class Screen(Listener):
     """
 
     def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
-        self.console = Console(stderr=True) if console is None else console
+        self.console = error_console() if console is None else console
         self.quiet = quiet
         self._live: Live | None = None
         self._evaluations = 0
@@ -94,7 +97,7 @@ class Screen(Listener):
         self._steps_before, self._episodes_before = self._standing.steps, self._standing.episodes
         self._evaluations, self._training_seconds = 0, 0.0
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             console=self.console,
@@ -139,7 +142,7 @@ class Screen(Listener):
 
     def message(self, text: str) -> None:
         """Show a message, above the table."""
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def end(self) -> None:
         """Leave the last table on the screen."""
@@ -192,8 +195,10 @@ class Screen(Listener):
         table = Table("task", "episodes", measure, "last 10", "evaluated", box=None)
         for task, scores in standing.scores.items():
             evaluated = shown(standing.evaluated.get(task))
-            table.add_row(task, str(len(scores)), _mean(scores), _mean(scores[-10:]), evaluated)
-        return Group(f"{self._folder}: {self._summary()}", table, self._bar)
+            name, count = Text(printable(task)), str(len(scores))  # a name is text, not markup
+            table.add_row(name, count, _mean(scores), _mean(scores[-10:]), evaluated)
+        title = Text(printable(f"{self._folder}: {self._summary()}"))
+        return Group(title, table, self._bar)
 
 
 def _outcome(line: Line) -> str:

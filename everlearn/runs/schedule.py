@@ -76,10 +76,17 @@ def evaluated_tasks(config: RunConfig, done: int) -> tuple[str, ...]:
 
 def evaluation_total(config: RunConfig, start: int = 0) -> int:
     """Count the evaluation episodes from the evaluation after `start` training episodes on."""
-    return sum(
-        evaluation_episodes(config, w) * len(evaluated_tasks(config, w))
-        for w in range(start, config.episodes + 1)
-    )
+    schedule, length = config.evaluation, config.episodes_per_task
+    total, known = 0, set[str]()
+    for entry, task in enumerate(config.tasks):
+        known.add(task)  # evaluated from the switch to it on
+        first = max(0, start - entry * length)
+        count = 0 if first else schedule.boundary_episodes
+        if schedule.every:
+            inside = (length - 1) // schedule.every - (max(first, 1) - 1) // schedule.every
+            count += schedule.episodes * max(0, inside)
+        total += count * len(known)
+    return total + (schedule.boundary_episodes * len(known) if start <= config.episodes else 0)
 
 
 def is_complete(config: RunConfig, lines: Sequence[Mapping[str, Any]]) -> bool:

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+STOPPING = [signal.SIGTERM, signal.SIGINT]
+if hasattr(signal, "SIGHUP"):  # not on Windows
+    STOPPING.append(signal.SIGHUP)
+
 
 @dataclass
 class Stop:
@@ -20,7 +24,10 @@ class Stop:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Note the first SIGTERM or SIGINT; from then on they do what they did before."""
+    """Note the first SIGTERM, SIGINT or SIGHUP; from then on they do what they did before.
+
+    SIGHUP says that the terminal was closed. Under ``nohup`` it is ignored, and stays so.
+    """
     stop = Stop()
     before: dict[int, Any] = {}
 
@@ -33,8 +40,9 @@ def stop_on_signals() -> Iterator[Stop]:
         give_back()
 
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            before[number] = signal.signal(number, note)
+        for number in STOPPING:
+            if signal.getsignal(number) != signal.SIG_IGN or number == signal.SIGINT:
+                before[number] = signal.signal(number, note)
     try:
         yield stop
     finally:

@@ -1,4 +1,4 @@
-"""Words in messages: which name was meant."""
+"""Words in messages: which name was meant, and text of others that a terminal can show."""
 
 from __future__ import annotations
 
@@ -15,3 +15,17 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     if not close:
         close = [name for name in names if len(name) > 1 and sorted(name) == sorted(given)][:1]
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def printable(text: str) -> str:
+    """Return a text with everything that a terminal would obey, or could not show, spelled out.
+
+    Names and settings come from files that others wrote: an escape sequence in one could move the
+    cursor, rename the window or write over the line above. Ends of lines stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
+        for sign in text
+    )

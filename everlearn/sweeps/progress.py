@@ -14,6 +14,8 @@ from rich.text import Text
 
 from everlearn.runs.progress import Standing, duration, shown
 from everlearn.support.errors import EverlearnError
+from everlearn.support.terminal import error_console
+from everlearn.support.words import printable
 from everlearn.sweeps.job import Job
 from everlearn.sweeps.storage import open_storage
 
@@ -32,7 +34,7 @@ class SweepProgress:
     """
 
     def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
-        self.console = Console(stderr=True) if console is None else console
+        self.console = error_console() if console is None else console
         self.quiet = quiet
         self._rows: dict[str, _Row] = {}
         self._live: Live | None = None
@@ -75,7 +77,7 @@ class SweepProgress:
 
     def message(self, text: str) -> None:
         """Show a message, above the table."""
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def _counts(self) -> str:
         states = Counter(row.state for row in self._rows.values())
@@ -96,13 +98,13 @@ class SweepProgress:
         for name, row in self._rows.items():
             standing, style = row.standing, STYLES.get(row.state, "")
             table.add_row(
-                name,
+                Text(printable(name)),
                 Text(row.state, style),
                 f"{standing.episodes}/{row.job.config.episodes}",
-                standing.next_task,
+                Text(printable(standing.next_task)),
                 shown(standing.average_performance),
                 shown(standing.regret),
-                Text(row.text[:60]),  # an error is text, not markup
+                Text(printable(row.text[:60])),  # an error is text, not markup
             )
         return Group(table, Text(f"{self._counts()}; {duration(self._seconds_left())} left"))
 

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from everlearn.interfaces import FloatArray
+from everlearn.support.compiled import njit
 from everlearn.world_model.vectors import LANES
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}

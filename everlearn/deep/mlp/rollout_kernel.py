@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import get_num_threads, njit, prange, types
+from numba import get_num_threads, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from everlearn.support.compiled import njit
 from everlearn.world_model.step_kernels import (
     FAST,
     Limits,

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, prange
+from numba import prange
 
 from everlearn.interfaces import FloatArray
 from everlearn.online.kernels.simd import (
@@ -31,6 +31,7 @@ from everlearn.online.kernels.simd import (
     logistic_lanes,
     project_lanes,
 )
+from everlearn.support.compiled import njit
 from everlearn.world_model.step_kernels import (
     FAST,
     Limits,

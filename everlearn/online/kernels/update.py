@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, prange
+from numba import prange
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from everlearn.support.compiled import njit
 from everlearn.world_model.step_kernels import FAST
 from everlearn.world_model.vectors import LANES, Vectors
 
