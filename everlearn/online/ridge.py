@@ -45,6 +45,14 @@ Entries of ``A`` grow with the samples and float32 rounds them; once that roundi
 longer small beside the ridge, the weakest directions of the solution are noise.
 """
 
+DOUBLE_RESOLUTION = 1e-13
+"""Ridge over the trace of ``A_ss`` below which float64 does not resolve it either.
+
+The trace bounds the largest eigenvalue, so that its share of it bounds the condition of the block.
+From about a fifth of this on, what one update leaves wrong in the weakest directions grows from
+update to update.
+"""
+
 CHUNK = 256
 """Rows of A turned to float64 at a time."""
 
@@ -157,6 +165,12 @@ class BlockSolver:
             double: FloatArray = self.gathered.astype(np.float64)
             np.einsum("ii->i", double)[:] += ridge
         else:
+            if ridge < DOUBLE_RESOLUTION * (trace := float(diagonal.sum())):
+                raise UnsolvableError(
+                    f"ridge {ridge:g} can no longer be told from nothing beside the statistics of "
+                    f"the active block (trace {trace:g}), in float64 either; use a ridge of at "
+                    f"least {DOUBLE_RESOLUTION * trace:.1g}. The weights were left as they were"
+                )
             diagonal += ridge
             double = self.factor
         if factorise_double(double) == 0:
@@ -203,11 +217,13 @@ class BlockSolver:
     def _rounding(self, ridge: float, weights: FloatArray) -> float:
         """Residual that weights of their type cannot avoid, with some room.
 
-        Rounding them by ``eps |W|`` leaves up to ``eps (|A| + r) |W|``.
+        Rounding them by ``eps |W|`` leaves up to ``eps (|A| + r) |W|``; below the smallest normal
+        number it is the distance of those numbers that counts, which is ``eps`` times that one.
         """
-        epsilon = float(np.finfo(weights.dtype).eps)
+        epsilon, smallest = (float(getattr(np.finfo(weights.dtype), n)) for n in ("eps", "tiny"))
+        weights = np.maximum(np.abs(weights), smallest)
         floor = epsilon * update_kernels.rounding_floor(self.gathered, weights, self._all)
-        return FLOOR * (floor + epsilon * ridge * float(np.abs(weights).max()))
+        return FLOOR * (floor + epsilon * ridge * float(weights.max()))
 
 
 class RidgeLearner:

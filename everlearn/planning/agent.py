@@ -20,9 +20,10 @@ gets nowhere (escape.py). An evaluation copy never reads it.
 
 from __future__ import annotations
 
-import copy
 import inspect
+import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,7 +39,9 @@ from everlearn.planning.presets import oa_config
 from everlearn.support.archive import check_arrays, load_archive, part_of, reading, save_archive
 from everlearn.support.checks import as_numbers
 from everlearn.support.errors import InvalidInputError, NotReadyError, given
+from everlearn.support.pickling import pickled, shallow_copy
 from everlearn.support.settings import values_of, with_options
+from everlearn.support.threads import one_thread_at_a_time
 from everlearn.world_model.scaling import as_box
 
 if TYPE_CHECKING:
@@ -170,6 +173,7 @@ class PlanningAgent:
         self.episodes = 0
         self.last_plan: Plan | None = None
         self._learning = True
+        self._busy = threading.RLock()
         self._memory_state: FloatArray | None = None
         self._objective = objective
         self._planned = None if objective is None else self._maximised(objective)
@@ -309,6 +313,7 @@ class PlanningAgent:
             self.escape.begin_episode()
         self.episodes += 1
 
+    @one_thread_at_a_time
     def act(self, obs: FloatArray, explore: bool = True) -> npt.NDArray[Any]:
         """Return the action to take at `obs`.
 
@@ -336,6 +341,7 @@ class PlanningAgent:
         action = plan.action if self.escape is None else self.escape.adjusted(plan.action)
         return action.astype(self.action_space.dtype)
 
+    @one_thread_at_a_time
     def observe(
         self,
         obs: FloatArray,
@@ -436,7 +442,7 @@ class PlanningAgent:
         nothing it does reaches this agent.
         """
         plans, bursts = _seed_pair(seed)
-        other = copy.copy(self)
+        other: Self = shallow_copy(self)
         other.planner = self.planner.spawn(plans)
         other.escape = None if self.escape is None else self.escape.spawn(bursts)
         other.episodes = 0
@@ -475,6 +481,16 @@ class PlanningAgent:
             },
         }
         save_archive(path, KIND, VERSION, arrays, meta)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what `save` writes, and the objective, which is a function of a module."""
+        if self.blueprint is None:
+            raise InvalidInputError(
+                "an agent that was given a model and a planner cannot be pickled or copied; make "
+                "it with build or for_env, or make it anew and load its file"
+            )
+        make = partial(type(self)._from, self.blueprint, self._objective)
+        return pickled(self, make, {"_learning": self._learning})
 
     def _spaces(self) -> dict[str, spaces.Box]:
         return {"observation_space": self.observation_space, "action_space": self.action_space}

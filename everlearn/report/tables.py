@@ -424,7 +424,7 @@ def to_csv(rows: Sequence[dict[str, Any]]) -> str:
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-_SIGNED = re.compile(rf"-|[+-][\d. ±\[\],+-]*(?:\({UNFINISHED}\)|\(n=\d+\))?")
+_SIGNED = re.compile(rf"-|[+-][\d. ±\[\],+-]*(?:\({UNFINISHED}\)|\(n=\d+\)|seed\])?")
 """Numbers as tables write them, which may have a sign."""
 
 

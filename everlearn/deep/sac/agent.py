@@ -8,8 +8,9 @@ consolidates there, and may empty the storage. Needs the extra ``deep``.
 
 from __future__ import annotations
 
-import copy
+import threading
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -39,8 +40,9 @@ from everlearn.planning.rollout import action_bounds
 from everlearn.support.archive import load_archive, part_of, reading, save_archive
 from everlearn.support.checks import as_numbers, check_whole
 from everlearn.support.errors import InvalidInputError, NotReadyError, given
+from everlearn.support.pickling import pickled, shallow_copy
 from everlearn.support.settings import with_options
-from everlearn.support.threads import Threads
+from everlearn.support.threads import Threads, one_thread_at_a_time
 from everlearn.world_model.inputs import ModelInputs
 from everlearn.world_model.memory import NoMemory
 from everlearn.world_model.scaling import as_box
@@ -169,6 +171,7 @@ class SACAgent:
         self._place = 0
         self.steps = self.episodes = self.task_steps = 0
         self._learning = True
+        self._busy = threading.RLock()
         self._evaluation_actions = self.config.evaluation_actions
 
     @classmethod
@@ -238,6 +241,7 @@ class SACAgent:
         """Count it: nothing is carried from step to step."""
         self.episodes += 1
 
+    @one_thread_at_a_time
     def act(self, obs: FloatArray, explore: bool = True) -> npt.NDArray[Any]:
         """Return the action to take at `obs`: drawn from the policy, or its middle.
 
@@ -256,6 +260,7 @@ class SACAgent:
         scaled = self._low + 0.5 * (action + 1.0) * (self._high - self._low)
         return np.clip(scaled, self._low, self._high).astype(self.action_space.dtype)
 
+    @one_thread_at_a_time
     def observe(
         self,
         obs: FloatArray,
@@ -334,7 +339,7 @@ class SACAgent:
             What it takes of the policy; None for what the settings say. A deterministic policy
             in an environment that always begins alike is one episode, however often it is played.
         """
-        other = copy.copy(self)
+        other: Self = shallow_copy(self)
         if actions is not None:
             check_choice("actions", actions, get_args(EvaluationActions))
             other._evaluation_actions = actions
@@ -369,6 +374,17 @@ class SACAgent:
             },
         }
         save_archive(path, KIND, VERSION, arrays, meta)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what `save` writes."""
+        if not self._learning:
+            raise NotReadyError(
+                "an evaluation copy shares its networks with the agent it came from and cannot be "
+                "pickled; pickle that agent, and take an evaluation copy of it there"
+            )
+        spaces = (self.observation_space, self.action_space)
+        make = partial(type(self), *spaces, self.config, seed=self.seed, threads=self.threads)
+        return pickled(self, make, {})
 
     def load(self, path: str | Path) -> None:
         """Take over what `save` wrote; a damaged or foreign file changes nothing."""
