@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from everlearn.continual_bench.scripts import ScriptedController
 from everlearn.interfaces import FloatArray, Objective
 from everlearn.support.archive import load_archive, reading, save_archive
 from everlearn.support.errors import InvalidInputError, NotReadyError
+from everlearn.support.pickling import reduced
 
 KIND = "everlearn-scripted-agent"
 VERSION = 1
@@ -38,10 +40,11 @@ class ScriptedAgent:
         self.noise = noise
         self._generator = np.random.default_rng(seed)
         self._controller: ScriptedController | None = None
+        self._task: str | None = None
 
     def begin_task(self, name: str, objective: Objective | None) -> None:
         """Take up the script of the task; there must be one under its name."""
-        self._controller = ScriptedController(name)
+        self._controller, self._task = ScriptedController(name), name
 
     def begin_episode(self) -> None:
         """Go back to the script's first phase."""
@@ -78,6 +81,10 @@ class ScriptedAgent:
         meta = {"generator": self._generator.bit_generator.state, "place": place}
         save_archive(path, KIND, VERSION, {}, meta)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what `save` writes, and the name of the script."""
+        return reduced(self, partial(_in_task, self.noise, self._task), {})
+
     def load(self, path: str | Path) -> None:
         """Take over what `save` wrote; a damaged or foreign file changes nothing.
 
@@ -99,3 +106,11 @@ class ScriptedAgent:
                 )
             self._controller.phase, self._controller.phase_steps = phase, steps
         self._generator = generator
+
+
+def _in_task(noise: float, task: str | None) -> ScriptedAgent:
+    """Make an agent that plays the script of a task."""
+    agent = ScriptedAgent(noise)
+    if task is not None:
+        agent.begin_task(task, None)
+    return agent

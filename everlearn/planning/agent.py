@@ -39,7 +39,7 @@ from everlearn.planning.presets import oa_config
 from everlearn.support.archive import check_arrays, load_archive, part_of, reading, save_archive
 from everlearn.support.checks import as_numbers
 from everlearn.support.errors import InvalidInputError, NotReadyError, given
-from everlearn.support.pickling import pickled, shallow_copy
+from everlearn.support.pickling import reduced, shallow_copy
 from everlearn.support.settings import values_of, with_options
 from everlearn.support.threads import one_thread_at_a_time
 from everlearn.world_model.scaling import as_box
@@ -490,7 +490,7 @@ class PlanningAgent:
                 "it with build or for_env, or make it anew and load its file"
             )
         make = partial(type(self)._from, self.blueprint, self._objective)
-        return pickled(self, make, {"_learning": self._learning})
+        return reduced(self, make, {"_learning": self._learning})
 
     def _spaces(self) -> dict[str, spaces.Box]:
         return {"observation_space": self.observation_space, "action_space": self.action_space}

@@ -281,9 +281,10 @@ def evaluation_table(config: RunConfig, columns: Columns) -> Evaluations:
         )
     column_of = {task: column for column, task in enumerate(tasks)}
     if unknown := set(columns["task"]) - set(column_of):
+        task = str(sorted(unknown)[0])
         raise DamagedFileError(
-            f"the metrics have evaluations of {sorted(unknown)[0]!r}, which is no task of the run; "
-            "use the config that they were written with"
+            f"the metrics have evaluations of {task!r}, which is no task of the run; use the "
+            "config that they were written with"
         )
     episodes, rows = np.unique(columns["episode"], return_inverse=True)
     if len(episodes) * len(tasks) > MAX_CELLS:

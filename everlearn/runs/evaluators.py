@@ -27,8 +27,14 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from everlearn.runs.config import RunConfig
-from everlearn.support.processes import claim_output, how_it_ended, input_lines, start
+from everlearn.runs.config import MAX_EVALUATORS, RunConfig
+from everlearn.support.processes import (
+    claim_output,
+    how_it_ended,
+    input_lines,
+    processors,
+    start,
+)
 from everlearn.support.threads import limited_threads
 
 MODULE = "everlearn.runs.evaluators"
@@ -120,7 +126,8 @@ class Evaluators:
 
 def evaluators_for(config: RunConfig) -> Evaluators | None:
     """Start what a config asks for beside this process; None if it evaluates alone."""
-    count = (config.evaluators or 1) - 1
+    # Who plays an episode does not change it: no config starts more than the machine has room for.
+    count = min(config.evaluators or 1, max(MAX_EVALUATORS, len(processors()))) - 1
     return Evaluators(config, count, evaluator_threads(config) or 1) if count else None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -283,19 +284,27 @@ def _clear(path: Path) -> None:
         if is_folder(path / name):
             shutil.rmtree(path / name)
     if exists(path / METRICS):
-        _keep_copy(path / METRICS)
-        (path / METRICS).unlink()
+        (path / METRICS).rename(_free_name(path / METRICS))
         if exists(path / CONFIG):
             _keep_copy(path / CONFIG)
     (path / ENVIRONMENT).unlink(missing_ok=True)
 
 
 def _keep_copy(file: Path) -> None:
-    """Copy a file to the first free name of ``NAME.1``, ``NAME.2`` and so on."""
+    """Give a file that is about to be replaced a second name, or copy it where there is no such."""
+    copy = _free_name(file)
+    try:
+        os.link(file, copy)
+    except OSError:  # some file systems know one name a file
+        shutil.copy2(file, copy)
+
+
+def _free_name(file: Path) -> Path:
+    """Return the first free name of ``NAME.1``, ``NAME.2`` and so on."""
     number = 1
     while exists(copy := file.with_name(f"{file.name}.{number}")):
         number += 1
-    shutil.copy2(file, copy)
+    return copy
 
 
 def _note_environment(file: Path, config: RunConfig, notify: Notify) -> None:
@@ -310,7 +319,7 @@ def _note_environment(file: Path, config: RunConfig, notify: Notify) -> None:
     except (OSError, LookupError, TypeError):
         # Not there yet, or no longer what was written; nothing is computed from it.
         if exists(file):
-            _keep_copy(file)
+            file.rename(_free_name(file))
         known, changed = {**facts, "resumed_with": []}, []
     if changed:
         notify(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 
-def pickled(
+def reduced(
     saved: Any, make: Callable[[], Any], beside: Mapping[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return what ``__reduce__`` of an object with `save` and `load` must return.

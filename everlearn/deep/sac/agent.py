@@ -40,7 +40,7 @@ from everlearn.planning.rollout import action_bounds
 from everlearn.support.archive import load_archive, part_of, reading, save_archive
 from everlearn.support.checks import as_numbers, check_whole
 from everlearn.support.errors import InvalidInputError, NotReadyError, given
-from everlearn.support.pickling import pickled, shallow_copy
+from everlearn.support.pickling import reduced, shallow_copy
 from everlearn.support.settings import with_options
 from everlearn.support.threads import Threads, one_thread_at_a_time
 from everlearn.world_model.inputs import ModelInputs
@@ -384,7 +384,7 @@ class SACAgent:
             )
         spaces = (self.observation_space, self.action_space)
         make = partial(type(self), *spaces, self.config, seed=self.seed, threads=self.threads)
-        return pickled(self, make, {})
+        return reduced(self, make, {})
 
     def load(self, path: str | Path) -> None:
         """Take over what `save` wrote; a damaged or foreign file changes nothing."""
