@@ -103,7 +103,8 @@ def open_standard_streams() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free one
+            opened = os.open(os.devnull, os.O_RDWR)  # takes the lowest free one
+            os.set_inheritable(opened, True)  # as processes that this one starts expect it
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,15 @@ def test_a_saved_agent_goes_on_to_the_bit(name: str, tmp_path: Path):
     other.load(tmp_path / "agent")
     env.set_state(state)
     np.testing.assert_array_equal(play(env, other, 6, first=False), expected)
+
+
+def test_a_pickled_agent_goes_on_to_the_bit(name: str):
+    env, agent = make(name, 1)
+    play(env, agent, 6)
+    state, content = env.get_state(), pickle.dumps(agent)
+    expected = play(env, agent, 6, first=False)
+    env.set_state(state)
+    np.testing.assert_array_equal(play(env, pickle.loads(content), 6, first=False), expected)
 
 
 def test_a_damaged_file_changes_nothing(name: str, tmp_path: Path):

@@ -272,6 +272,35 @@ def test_when_nothing_helps_it_says_so_and_keeps_the_weights(
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("size", [1e-40, 1e-44, 1e-46, 1e-60, 1e-310, 5e-324])
+def test_a_first_target_of_next_to_nothing_is_learned(precision: Any, size: float) -> None:
+    model = small_model(precision=precision)
+    obs = np.zeros(3)
+    model.learn(obs, np.zeros(2), obs + size)
+    assert np.abs(model.predict(obs, np.zeros(2))).max() <= size
+    model.learn(obs, np.zeros(2), obs + 0.5)  # and goes on
+    assert model.predict(obs, np.zeros(2)).max() > 0.1
+
+
+def test_a_ridge_that_float64_cannot_resolve_is_refused_before_anything_diverges() -> None:
+    """Corners that take turns: what rounding leaves in one block grows in the next."""
+    model = small_model(ridge=1e-9, precision="float64")
+    corners = np.array([np.where(np.arange(5) == n % 5, 1.0, -1.0) for n in range(5)])
+    for corner in corners:
+        model.learn(corner[:3], corner[3:], -corner[:3])
+    # As if each had been seen some thousand times: 20,000 real updates diverge to 1e71.
+    statistics = model.learner.statistics
+    statistics.products[: statistics.used] *= 4000
+    statistics.targets *= 4000
+    model.learner.forget_previous()
+    before = model.weights.copy()
+    for corner in corners:
+        with pytest.raises(UnsolvableError, match="use a ridge of at least"):
+            model.learn(corner[:3], corner[3:], -corner[:3])
+    np.testing.assert_array_equal(model.weights, before)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_an_enormous_number_of_repetitions_is_never_silently_wrong(precision: Any) -> None:
     """A busy block: A grows to where float32 cannot see the ridge beside it."""
     model = small_model(ridge=0.005, features=4, precision=precision)

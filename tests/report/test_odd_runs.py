@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import dataclasses
+import io
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -21,7 +24,8 @@ from everlearn.report import (
     write_report,
 )
 from everlearn.report.page import page
-from everlearn.report.tables import latex_text, percent, to_csv
+from everlearn.report.tables import Table, latex_text, percent, to_csv, to_markdown
+from everlearn.report.videos import find_videos
 from everlearn.results.summary import summarize
 from everlearn.support.errors import InvalidInputError
 from tests.report.synthetic import config_of, settings_of, write_run, write_sweep
@@ -292,6 +296,29 @@ def test_agents_tasks_and_worlds_that_nobody_here_knows_are_read_and_drawn(tmp_p
     assert (tmp_path / "out" / "figures" / "success.png").exists()
 
 
+def test_a_forged_cache_of_the_metrics_is_never_read(tmp_path: Path):
+    run = write_run(tmp_path / "run", config_of("oa", 0))
+    expected = read_report([run]).to_json()
+    status = (run / "metrics.jsonl").stat()
+    for name in (".columns", ".columns.json", "metrics.cache"):
+        (run / name).write_text('{"episode": {"success": [true]}}')
+        os.utime(run / name, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert read_report([run]).to_json() == expected
+
+
+def test_a_video_that_is_a_link_is_not_in_the_page(tmp_path: Path):
+    run = write_run(tmp_path / "run", config_of("oa", 0, "smoke"))
+    (tmp_path / "secret").write_bytes(b"what lies outside")
+    (run / "videos").mkdir()
+    (run / "videos" / "button-press-after.mp4").symlink_to(tmp_path / "secret")
+    (run / "videos" / "window-close-after.mp4").write_bytes(b"a film")
+    report = read_report([run])
+    films = [find_videos([run / "videos"], report.studies[0].study.protocol.names)]
+    text = page(report, [[]], films)
+    assert base64.b64encode(b"a film").decode() in text
+    assert base64.b64encode(b"what lies outside").decode() not in text
+
+
 def test_reports_only_read(tmp_path: Path):
     run = write_run(tmp_path / "run", config_of("oa", 0), alone=True)
     before = {file: file.stat().st_mtime_ns for file in run.rglob("*")}
@@ -343,6 +370,30 @@ def test_text_of_any_kind_fits_into_latex_and_csv():
     assert latex_text("a_b & 50 % {x} ± \\") == (r"a\_b \& 50 \% \{x\} $\pm$ \textbackslash{}")
     rows = list(csv.DictReader(to_csv([{"a": '=cmd("x")', "b": float("nan")}]).splitlines()))
     assert rows == [{"a": '\'=cmd("x")', "b": ""}]
+
+
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_cell_of_csv_is_a_formula(sign: str):
+    text = to_csv([{f"{sign}heading": f"{sign}1+cmd|' /C calc'!A0", "number": -1.5}])
+    (heading, number), (cell, value) = csv.reader(io.StringIO(text))
+    assert (heading, cell) == (f"'{sign}heading", f"'{sign}1+cmd|' /C calc'!A0")
+    assert (number, value) == ("number", "-1.5")
+
+
+@pytest.mark.parametrize("cell", ["-", "-5.0 [1 seed]", "+1.2", "-0.3 ± 0.1", "-12.0 (so far)"])
+def test_numbers_with_a_sign_stay_numbers(cell: str):
+    assert list(csv.reader(io.StringIO(to_csv([{"a": cell}]))))[1] == [cell]
+
+
+def test_nothing_of_a_run_comes_alive_in_markdown():
+    hostile = "<img src=x onerror=alert(1)> [a](javascript:x) http://evil.example www.evil.example"
+    cells = (hostile, "&lt;b&gt; | \\ \x1b[2J")
+    text = to_markdown(Table("t", "t", ("<b>a</b>", "b"), (cells,), f"note of {hostile}"))
+    for sign in ("<", "](", "://", "www.", "\x1b"):
+        assert sign not in text
+    assert "&amp;lt;b&amp;gt; \\| \\\\ \\\\x1b[2J" in text or "\\x1b[2J" in text
+    plain = "79.0 [70.1, 80.2] ± 3 `oa` success_bonus=1"
+    assert f"| {plain} |" in to_markdown(Table("t", "t", ("a",), ((plain,),), ""))
 
 
 def test_next_to_nothing_is_nothing_on_either_side():

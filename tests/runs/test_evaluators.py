@@ -12,7 +12,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from everlearn.runs import schedule
+from everlearn.runs import evaluators, schedule
 from everlearn.runs.config import EvaluationSchedule, RunConfig
 from everlearn.runs.evaluate import Evaluator, Outcome
 from everlearn.runs.evaluators import EvaluatorLostError, Evaluators
@@ -170,6 +170,36 @@ def test_an_evaluator_lost_at_the_end_is_told_of(learned, alone):
         "button-press": {"success_rate": solved, "episodes": EPISODES, "bursts": bursts}
     }
     assert texts == ["one evaluator process less from now on: killed by SIGKILL"]
+
+
+def test_a_hung_evaluator_is_killed_and_its_episode_played_again(learned, alone, monkeypatch):
+    monkeypatch.setattr(evaluators, "SILENCE", 60.0)
+    units = deque(("button-press", episode) for episode in range(EPISODES))
+    config, state, agent = load_run(learned)
+    texts = []
+    with closing(Evaluators(config, 1, 1)) as others:
+        with others.taking(deque([("button-press", 0)]), snapshot_of(learned)) as outcomes:
+            outcomes.get()  # its kernels are compiled, so that silence has one reason
+        (process,) = evaluator_ids(os.getpid())
+        os.kill(process, signal.SIGSTOP)
+        monkeypatch.setattr(evaluators, "SILENCE", 2.0)
+        with closing(Evaluator(config, others=others, notify=texts.append)) as evaluator:
+            found = dict(evaluator._outcomes(agent, state.episode, units, snapshot_of(learned)))
+        assert [found["button-press", episode] for episode in range(EPISODES)] == alone
+        wait_until(lambda: not is_running(process))
+    assert texts == [
+        "one evaluator process less from now on: the process said nothing for 2 seconds and was "
+        "killed"
+    ]
+
+
+def test_no_config_starts_more_evaluators_than_the_machine_has_room_for(monkeypatch):
+    started = []
+    monkeypatch.setattr(
+        evaluators, "Evaluators", lambda config, count, threads: started.append(count)
+    )
+    evaluators.evaluators_for(tiny(evaluators=10_000))
+    assert started[0] < max(evaluators.MAX_EVALUATORS, os.cpu_count())
 
 
 def test_evaluating_a_stored_run_is_shared_too(learned, alone, tmp_path):

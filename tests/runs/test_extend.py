@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from everlearn.cli import main
+from everlearn.runs import metrics_file, snapshots
 from everlearn.runs.config import EvaluationSchedule, RunConfig
 from everlearn.runs.loop import execute
 from everlearn.runs.metrics_file import read_lines
@@ -14,6 +16,7 @@ from everlearn.support.errors import InvalidInputError
 from tests.runs.test_resume import Messages
 from tests.runs.worker import finish, outcome, start, tiny
 
+RESULTS = Path(__file__).parents[2] / "results"
 ONE, TWO = ("window-close",), ("window-close", "button-press")
 EVEN = EvaluationSchedule(2, 1, 1, heldout=30)
 """With two episodes a task, all evaluations are alike, inside a task and at its end."""
@@ -182,3 +185,35 @@ def test_a_longer_config_may_change_what_no_bit_depends_on(tmp_path):
     execute(tiny(tasks=ONE), tmp_path / "run")
     slower = dataclasses.replace(tiny(tasks=TWO), snapshot_seconds=1e6)
     assert execute(slower, tmp_path / "run", extend=True).finished
+
+
+def test_the_command_of_a_kept_result_changes_nothing(tmp_path):
+    copy = Path(shutil.copytree(RESULTS / "paper" / "oa-100", tmp_path / "b"))
+    before = contents(copy)
+    main(["run", "--config", str(copy / "config.json"), "--out", str(copy), "--quiet"])
+    assert contents(copy) == before
+
+
+def test_a_sweep_over_kept_results_changes_nothing(tmp_path):
+    for name in ("random-100", "random-101"):
+        shutil.copytree(RESULTS / "quick" / name, tmp_path / name)
+    before = contents(tmp_path / "random-100") | contents(tmp_path / "random-101")
+    words = ["--agents", "random", "--seeds", "100,101", "--preset", "quick", "--quiet"]
+    main(["sweep", *words, "--out", str(tmp_path)])
+    assert contents(tmp_path / "random-100") | contents(tmp_path / "random-101") == before
+
+
+def test_lines_that_a_resumed_run_cuts_off_are_kept(tmp_path):
+    folder = tmp_path / "run"
+    execute(tiny(), folder)
+    expected = (folder / "metrics.jsonl").read_bytes()
+    first, second = metrics_file.snapshot_names(folder / "checkpoints")
+    shutil.rmtree(folder / "checkpoints" / second)
+    offset = snapshots.read_snapshot(folder / "checkpoints" / first).offset
+    assert 0 < offset < len(expected)
+    with (folder / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"kind":"epi')  # as a crash leaves it
+    assert execute(tiny(), folder).finished
+    kept = (folder / "metrics.cut.jsonl").read_bytes()
+    assert kept == expected[offset:] + b'{"kind":"epi\n'
+    assert (folder / "metrics.jsonl").read_bytes()[:offset] == expected[:offset]

@@ -1,14 +1,23 @@
-"""What a run notes of the code it ran."""
+"""What a run notes of the code it ran, and of the machine that ran it."""
 
 from __future__ import annotations
 
+import json
+import os
+import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
+import llvmlite.binding as llvm
+import numba
 import pytest
 
+from everlearn.runs.listeners import Listener
+from everlearn.runs.loop import execute
 from everlearn.runs.machine import commit
+from tests.torture.test_hostile_folders import CONFIG, ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -64,3 +73,68 @@ def test_an_installed_package_has_no_commit(package: Path, tmp_path_factory) -> 
 def test_without_git_nothing_is_known(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert commit(package) is None
+
+
+# What the bits depend on ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("CPU_NAME", "generic"), ("CPU_FEATURES", "+sse2"), ("OPT", 0)]
+)
+def test_other_machine_code_is_announced(
+    setting: str, value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    texts: list[str] = []
+
+    class Hears(Listener):
+        def message(self, text: str) -> None:
+            texts.append(text)
+
+    execute(CONFIG, tmp_path / "run", listeners=[Hears()])
+    assert execute(CONFIG, tmp_path / "run", listeners=[Hears()]).finished
+    assert not [text for text in texts if "differ" in text]
+    monkeypatch.setattr(numba.config, setting, value)
+    execute(CONFIG, tmp_path / "run", listeners=[Hears()])
+    (said,) = [text for text in texts if "differ" in text]
+    assert "(compiler)" in said
+    stored = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert stored["compiler"]["processor"] == llvm.get_host_cpu_name()
+    assert stored["resumed_with"][0]["compiler"] != stored["compiler"]
+
+
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc" or platform.machine() != "x86_64",
+    reason="hides capabilities of x86 from glibc",
+)
+def test_other_capabilities_of_the_c_library_are_noticed() -> None:
+    code = "from everlearn.runs.machine import mathematics; print(mathematics())"
+
+    def found(**variables: str) -> str:
+        command = [sys.executable, "-c", code]
+        environment = {**os.environ, **variables}
+        return subprocess.run(
+            command, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    assert found().startswith("glibc 2.")
+    assert found() == found()
+    assert found() != found(GLIBC_TUNABLES="glibc.cpu.hwcaps=-AVX2,-FMA")
+
+
+def test_a_run_of_an_older_version_says_no_more_than_it_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    execute(CONFIG, tmp_path / "run")
+    file = tmp_path / "run" / "environment.json"
+    known = json.loads(file.read_text())
+    file.write_text(json.dumps({name: known[name] for name in ("python", "resumed_with")}))
+    texts: list[str] = []
+
+    class Hears(Listener):
+        def message(self, text: str) -> None:
+            texts.append(text)
+
+    execute(CONFIG, tmp_path / "run", listeners=[Hears()])
+    assert not [text for text in texts if "differ" in text]
