@@ -1,6 +1,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LENGTH ?= 1
 PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: run test lint speed torture audit system-packages clean clean-kernels
@@ -20,8 +21,11 @@ lint: $(VENV)/.installed
 speed: $(VENV)/.installed-deep
 	$(BIN)/everlearn speed
 
+# Hours; LENGTH=0.01 does a hundredth of everything, and ARGS are further options of pytest. The
+# counts are stored, and `python tools/show_results.py` puts them into docs/reliability.md.
 torture: $(VENV)/.installed-deep
-	$(BIN)/python -m pytest -m torture
+	TORTURE_LENGTH=$(LENGTH) TORTURE_RESULTS=$(CURDIR)/results/torture.json \
+		$(BIN)/python -m pytest -m torture $(ARGS)
 
 # Against the public lists of known holes, so it needs the network; strict, as it must not pass
 # without them.

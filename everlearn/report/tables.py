@@ -423,7 +423,7 @@ def to_csv(rows: Sequence[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA = ("=", "+", "-", "@", "\n")
 _SIGNED = re.compile(rf"-|[+-][\d. ±\[\],+-]*(?:\({UNFINISHED}\)|\(n=\d+\)|seed\])?")
 """Numbers as tables write them, which may have a sign."""
 
@@ -431,10 +431,11 @@ _SIGNED = re.compile(rf"-|[+-][\d. ±\[\],+-]*(?:\({UNFINISHED}\)|\(n=\d+\)|seed
 def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return "" if math.isnan(value) else repr(value)
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
     # A spreadsheet must not take a name from a run's folder for a formula.
-    if isinstance(value, str) and value[:1] in _FORMULA and not _SIGNED.fullmatch(value):
-        return f"'{value}"
-    return value
+    return f"'{text}" if text[:1] in _FORMULA and not _SIGNED.fullmatch(text) else text
 
 
 def score_rows(scores: Sequence[MethodScores]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from everlearn.support import archive
+from tests.torture.length import some
 
 Content = tuple[dict[str, Any], dict[str, Any]]
 
@@ -52,7 +53,7 @@ def forgeries(arrays: dict[str, Any], meta: dict[str, Any]) -> Iterator[tuple[st
 def sampled(arrays: dict[str, Any], meta: dict[str, Any], count: int | None) -> list[Any]:
     """All forgeries, or some of them, always the same."""
     found = list(forgeries(arrays, meta))
-    return found if count is None else random.Random(0).sample(found, min(count, len(found)))
+    return some(found) if count is None else random.Random(0).sample(found, min(count, len(found)))
 
 
 def save_anything(path: Any, kind: str, version: int, content: Content) -> None:

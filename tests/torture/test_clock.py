@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.worker import finish, kill_at, outcome, start, tiny
+from tests.torture.length import often
 
 DECADE = 3.2e8
 
@@ -34,7 +35,7 @@ def jumping(seed: int) -> None:
     time.perf_counter = leaping  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(25, marks=pytest.mark.torture)])
+@pytest.mark.parametrize("times", [1, pytest.param(often(25), marks=pytest.mark.torture)])
 def test_a_run_under_a_jumping_clock_and_its_resumption_have_the_same_bits(times, tmp_path, tally):
     # By the clock there is no snapshot, or one whenever it leaps: both end the same.
     expected = tmp_path / "expected"

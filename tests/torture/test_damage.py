@@ -16,6 +16,7 @@ from everlearn.runs.loop import execute, make
 from everlearn.runs.metrics_file import read_lines
 from everlearn.support.errors import DamagedFileError
 from tests.runs.worker import outcome, tiny
+from tests.torture.length import often, some
 
 CONFIG = tiny("oa")
 NEWEST = "000006-2-evaluated"
@@ -63,7 +64,8 @@ def test_every_truncation_is_noticed(points, copy, tally):
     for file, check in checks(copy).items():
         size = file.stat().st_size
         check()
-        lengths = range(size) if points is None else random.Random(0).sample(range(size), points)
+        every = range(size)
+        lengths = some(every) if points is None else random.Random(0).sample(every, points)
         for length in sorted(lengths, reverse=True):
             os.truncate(file, length)
             with pytest.raises(DamagedFileError):
@@ -71,7 +73,7 @@ def test_every_truncation_is_noticed(points, copy, tally):
             tally["truncations noticed"] += 1
 
 
-@pytest.mark.parametrize("flips", [100, pytest.param(1000, marks=pytest.mark.torture)])
+@pytest.mark.parametrize("flips", [100, pytest.param(often(1000), marks=pytest.mark.torture)])
 def test_every_flipped_byte_is_noticed(flips, copy, tally):
     generator = random.Random(1)
     for file, check in checks(copy).items():
@@ -87,7 +89,7 @@ def test_every_flipped_byte_is_noticed(flips, copy, tally):
         check()
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(60, marks=pytest.mark.torture)])
+@pytest.mark.parametrize("times", [3, pytest.param(often(60), marks=pytest.mark.torture)])
 def test_a_run_with_a_damaged_newest_snapshot_ends_with_the_same_bits(times, run, tmp_path, tally):
     expected = outcome(run)
     for number in range(times):
@@ -107,7 +109,7 @@ def test_a_run_with_a_damaged_newest_snapshot_ends_with_the_same_bits(times, run
         shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(60, marks=pytest.mark.torture)])
+@pytest.mark.parametrize("times", [3, pytest.param(often(60), marks=pytest.mark.torture)])
 def test_altered_metrics_are_never_taken_for_the_truth(times, run, tmp_path, tally):
     """A digit that was changed leaves a line that reads well; the snapshots know better."""
     for number in range(times):

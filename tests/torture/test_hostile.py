@@ -25,6 +25,7 @@ from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidIn
 from tests.contracts.test_agents import make, play
 from tests.runs.worker import outcome, tiny
 from tests.torture.forgery import sampled, save_anything
+from tests.torture.length import often
 
 TASK = "button-press"
 CONFIG = tiny(episodes_per_task=2, max_steps=3)
@@ -202,7 +203,8 @@ FILES = ["config.json", "metrics.jsonl", "environment.json", ".columns", ".lock"
 
 
 @pytest.mark.parametrize(
-    "examples", [10, pytest.param(400, marks=[pytest.mark.torture, pytest.mark.timeout(3000)])]
+    "examples",
+    [10, pytest.param(often(400), marks=[pytest.mark.torture, pytest.mark.timeout(3000)])],
 )
 def test_hostile_run_folders_are_refused_in_a_line(examples, run, tmp_path, capsys, tally):
     """Every command on a folder with one file that is not what was written."""

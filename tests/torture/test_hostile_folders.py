@@ -24,6 +24,7 @@ from everlearn.cli import main
 from everlearn.runs.config import EvaluationSchedule, RunConfig
 from everlearn.runs.loop import execute
 from tests.torture.hostile_folders import ALL, SECRET, build, make_outside
+from tests.torture.length import some
 
 CONFIG = RunConfig(
     agent="random",
@@ -195,7 +196,7 @@ SAMPLE = (
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "kind", [*SAMPLE, *(pytest.param(kind, marks=pytest.mark.torture) for kind in ALL)]
+    "kind", [*SAMPLE, *(pytest.param(kind, marks=pytest.mark.torture) for kind in some(ALL))]
 )
 def test_in_processes_of_their_own(kind, request, good, place, tally):
     runs, outside = place / "runs", place / "outside"

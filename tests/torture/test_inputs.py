@@ -37,6 +37,7 @@ from everlearn.support.settings import parse_options, with_options
 from everlearn.sweeps.grid import parse_seeds
 from everlearn.sweeps.job import Resources
 from tests.online.worlds import ACTIONS, memories, small_model, states_equal, walk
+from tests.torture.length import often
 from tests.torture.nasty import NESTED, anything, odd_arrays
 
 TASK = "button-press"
@@ -341,7 +342,8 @@ def _same(before: Any, after: Any) -> bool:
 
 
 @pytest.mark.parametrize(
-    "examples", [60, pytest.param(1400, marks=[pytest.mark.torture, pytest.mark.timeout(3000)])]
+    "examples",
+    [60, pytest.param(often(1400, 60), marks=[pytest.mark.torture, pytest.mark.timeout(3000)])],
 )
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.filterwarnings("ignore")  # NumPy warns about what it is given before it is refused

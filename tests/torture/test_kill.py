@@ -1,4 +1,4 @@
-"""Fifty kills at random moments, and one at every single change of the disk."""
+"""Hundreds of kills at random moments, and one at every single change of the disk."""
 
 import dataclasses
 import random
@@ -8,6 +8,7 @@ import pytest
 
 from everlearn.runs.presets import preset_config
 from tests.runs.worker import finish, kill_at, outcome, start, tiny, uninterrupted
+from tests.torture.length import often, some
 
 pytestmark = pytest.mark.torture
 
@@ -21,7 +22,7 @@ def smoke(tmp_path_factory):
     return config, seconds, outcome(folder)
 
 
-@pytest.mark.parametrize("moment", range(50))
+@pytest.mark.parametrize("moment", range(often(850)))
 def test_smoke_run_killed_at_a_random_moment(moment, smoke, tmp_path, tally):
     config, seconds, expected = smoke
     folder = tmp_path / "run"
@@ -38,7 +39,7 @@ def whole(tmp_path_factory):
     return outcome(folder)
 
 
-@pytest.mark.parametrize("first", range(1, 200, 10))
+@pytest.mark.parametrize("first", some(range(1, 200, 10)))
 def test_killed_at_every_change_of_the_disk(first, whole, tmp_path, tally):
     for count in range(first, first + 10):
         folder = tmp_path / str(count)

@@ -9,10 +9,11 @@ import pytest
 from everlearn.runs.folder import check_folder
 from everlearn.runs.metrics_file import CONFIG
 from tests.runs.worker import IN_USE, finish, outcome, start, tiny
+from tests.torture.length import often
 
 
 @pytest.mark.parametrize(
-    ("rounds", "processes"), [(1, 3), pytest.param(25, 6, marks=pytest.mark.torture)]
+    ("rounds", "processes"), [(1, 3), pytest.param(often(25), 6, marks=pytest.mark.torture)]
 )
 def test_only_one_at_a_time(rounds, processes, tmp_path, tally):
     config = tiny(episodes_per_task=4)
