@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -147,6 +148,27 @@ def load_plugins(modules: Iterable[str] = ()) -> None:
         _import(name, f"module {name!r} of --import or {IMPORT_VARIABLE}")
     for plugin in entry_points(group=PLUGINS):
         _import(plugin.module, f"plugin {plugin.name!r} ({plugin.value})")
+
+
+def check_imports(modules: Iterable[str], run: Path) -> None:
+    """Refuse a module that a run's config names and that lies in the run's own folder.
+
+    The working folder is searched for modules: without this, to evaluate a run of somebody else
+    from inside its folder would execute what lies there. A module that was imported before, as
+    ``--import`` does, is one that the user has named.
+    """
+    own = run.resolve()
+    for name in modules:
+        package = name.partition(".")[0]
+        if package in sys.modules:
+            continue
+        spec = PathFinder.find_spec(package, [*sys.path, str(Path.cwd())])
+        places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
+        if any(place and Path(place).resolve().is_relative_to(own) for place in places):
+            raise InvalidInputError(
+                f"the config names module {name!r}, which lies in the run's own folder {run}; "
+                f"files of a run are data. If you trust it, give --import {name}"
+            )
 
 
 def _import(name: str, what: str) -> None:

@@ -15,11 +15,13 @@ import numpy.typing as npt
 
 from everlearn.interfaces import FloatArray
 from everlearn.online import OnlineWorldModel
+from everlearn.registry import check_imports
 from everlearn.runs.config import RunConfig
 from everlearn.runs.folder import load_transitions, transitions_path
 from everlearn.runs.loop import make
 from everlearn.runs.metrics_file import CONFIG
 from everlearn.runs.presets import checked
+from everlearn.support.archive import reading
 from everlearn.support.errors import InvalidInputError
 from everlearn.world_model.memory import Memory, states_along
 
@@ -119,10 +121,11 @@ def read_stream(run: str | Path, steps: int | None = None) -> TransitionStream:
         if not transitions_path(folder, episode).exists() or (steps and count >= steps):
             break
         arrays, facts = load_transitions(folder, episode)
-        if not marks or marks[-1][1] != facts["task"]:
-            marks.append((count, facts["task"]))
-        episodes.append((arrays["observations"], arrays["actions"]))
-        count += len(arrays["actions"])
+        with reading(transitions_path(folder, episode), "transitions"):
+            if not marks or marks[-1][1] != facts["task"]:
+                marks.append((count, facts["task"]))
+            episodes.append((arrays["observations"], arrays["actions"]))
+            count += len(arrays["actions"])
     if not episodes:
         raise InvalidInputError(f"{folder} has no recorded transitions; run it without --no-record")
     stream = TransitionStream.from_episodes(folder.name, episodes)
@@ -146,6 +149,7 @@ def model_for(
         Settings that override the agent's, as words of the command line.
     """
     config = RunConfig.read(Path(run) / CONFIG)
+    check_imports(config.imports, Path(run))
     if agent is not None and agent != config.agent:
         config = dataclasses.replace(config, agent=agent, options={}, resolved=None)
     config = checked(

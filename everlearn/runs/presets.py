@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from everlearn.registry import Registry, load_plugins
+from everlearn.registry import Registry, check_imports, load_plugins
 from everlearn.runs.config import PAPER_TASKS, EvaluationSchedule, RunConfig
 from everlearn.support.errors import InvalidInputError, UnknownNameError
 
@@ -130,6 +130,7 @@ def base_config(
         )
     if config is not None:
         base = RunConfig.read(config, follow=True)
+        check_imports(base.imports, Path(config).parent)
         load_plugins(base.imports)
         # All that the saved run used, so that it runs the same whatever defaults are by now;
         # of another agent only what was given.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from everlearn.interfaces import Agent
+from everlearn.registry import check_imports
 from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
 from everlearn.runs.evaluate import Evaluator, OnEvaluated
@@ -25,6 +26,7 @@ def load_run(
     """Return a run's config, how far it had come, and its agent; changes nothing in the run."""
     folder = Path(run)
     config = RunConfig.read(folder / CONFIG)
+    check_imports(config.imports, folder)
     environments, agent, _ = make(config)
     with closing(environments):
         snapshot = newest_usable(

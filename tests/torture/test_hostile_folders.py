@@ -219,6 +219,25 @@ def test_in_processes_of_their_own(kind, request, good, place, tally):
         tally["commands on hostile folders"] += 1
 
 
+@pytest.mark.parametrize("command", ["eval", "run"])
+@pytest.mark.parametrize("sort", ["module", "package"])
+def test_no_code_of_a_run_is_executed(command, sort, good, place, capsys, monkeypatch):
+    """From inside the folder, where Python looks for modules."""
+    run = build("as it was", good, place / "runs", place / "outside")
+    config = json.loads((run / "config.json").read_text())
+    name = f"hostile_{command}_{sort}"
+    (run / "config.json").write_text(json.dumps({**config, "imports": [f"{name}.part"]}))
+    code = run / (f"{name}.py" if sort == "module" else f"{name}/__init__.py")
+    code.parent.mkdir(exist_ok=True)
+    code.write_text("open('executed', 'w')")
+    monkeypatch.chdir(run)
+    with pytest.raises(SystemExit) as end:
+        main(words(command, place / "runs", run, place / "out", page=False))
+    assert end.value.code == 2
+    assert f"--import {name}.part" in capsys.readouterr().err
+    assert not (run / "executed").exists()
+
+
 def test_there_are_many_kinds():
     assert len(ALL) >= 100
     chosen = random.Random(0).sample(ALL, 3)
