@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 LENGTH ?= 1
 PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test lint speed torture audit system-packages clean clean-kernels
+.PHONY: run test lint speed torture audit bill system-packages clean clean-kernels
 
 run: $(VENV)/.installed
 	$(BIN)/everlearn demo
@@ -31,6 +31,11 @@ torture: $(VENV)/.installed-deep
 # without them.
 audit: $(VENV)/.installed
 	$(BIN)/pip-audit --strict --no-deps --disable-pip -r constraints.txt
+
+# The wheel, and what is in it and below it.
+bill: $(VENV)/.installed-deep
+	$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps --no-build-isolation -w dist .
+	$(BIN)/python tools/bill_of_materials.py dist/everlearn-*.whl
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import json
 import math
 import runpy
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -21,7 +25,7 @@ TOOLS = Path(__file__).parents[1] / "tools"
 def tool(monkeypatch: pytest.MonkeyPatch):
     def call(name: str, *words: object) -> None:
         monkeypatch.setattr(sys, "argv", [name, *map(str, words)])
-        runpy.run_path(str(TOOLS / f"{name}.py"))
+        runpy.run_path(str(TOOLS / f"{name}.py"), run_name="__main__")
 
     return call
 
@@ -56,3 +60,27 @@ def test_tasks_of_kept_runs_are_run_alone(tool, tmp_path: Path):
     assert math.isnan(summarize(results / "random-0").forward_transfer), "it was not asked for"
     tool("single_tasks", results, alone, "scripted")  # runs of tasks alone are not runs to repeat
     assert [folder.name for folder in alone.iterdir()] == ["scripted-0"]
+
+
+def test_the_bill_of_materials_lists_what_the_wheel_needs(tool, tmp_path: Path):
+    wheel = tmp_path / "everlearn-9.9.9-py3-none-any.whl"
+    about = (
+        "Metadata-Version: 2.4\nName: everlearn\nVersion: 9.9.9\nLicense-Expression: MIT\n"
+        "Provides-Extra: dev\nProvides-Extra: cluster\n"
+        "Requires-Dist: numpy>=2.0\nRequires-Dist: gymnasium>=1.1\n"
+        'Requires-Dist: fsspec; extra == "cluster"\nRequires-Dist: ruff; extra == "dev"\n'
+        "Requires-Dist: nothing-like-it; python_version < '3'\n"
+    )
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr("everlearn-9.9.9.dist-info/METADATA", about)
+    tool("bill_of_materials", wheel)
+    bill = json.loads((tmp_path / "everlearn-9.9.9-py3-none-any.cdx.json").read_text())
+    assert (bill["bomFormat"], bill["metadata"]["component"]["version"]) == ("CycloneDX", "9.9.9")
+    (digest,) = bill["metadata"]["component"]["hashes"]
+    assert digest["content"] == hashlib.sha256(wheel.read_bytes()).hexdigest()
+    found = {part["name"].lower(): part["version"] for part in bill["components"]}
+    assert {"numpy", "gymnasium", "fsspec", "cloudpickle"} <= found.keys(), "and what those need"
+    assert not {"ruff", "nothing-like-it"} & found.keys()
+    assert found["numpy"] == importlib.metadata.version("numpy")
+    needs = {entry["ref"]: entry.get("dependsOn", []) for entry in bill["dependencies"]}
+    assert f"pkg:pypi/numpy@{found['numpy']}" in needs[f"pkg:pypi/gymnasium@{found['gymnasium']}"]

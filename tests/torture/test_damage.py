@@ -73,7 +73,7 @@ def test_every_truncation_is_noticed(points, copy, tally):
             tally["truncations noticed"] += 1
 
 
-@pytest.mark.parametrize("flips", [100, pytest.param(often(1000), marks=pytest.mark.torture)])
+@pytest.mark.parametrize("flips", [100, pytest.param(often(6000), marks=pytest.mark.torture)])
 def test_every_flipped_byte_is_noticed(flips, copy, tally):
     generator = random.Random(1)
     for file, check in checks(copy).items():
