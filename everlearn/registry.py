@@ -32,6 +32,9 @@ PLUGINS = "everlearn.plugins"
 IMPORT_VARIABLE = "EVERLEARN_IMPORT"
 """Environment variable with further modules to import, separated by commas."""
 
+_imported: dict[str, None] = {}
+"""Modules that `load_plugins` was asked for by name, in order."""
+
 
 class Registry(Generic[T]):
     """An ordered table from names to components of one sort.
@@ -145,8 +148,29 @@ def load_plugins(modules: Iterable[str] = ()) -> None:
     named = [*modules, *(word.strip() for word in variable.split(",") if word.strip())]
     for name in dict.fromkeys(named):
         _import(name, f"module {name!r} of --import or {IMPORT_VARIABLE}")
+        _imported[name] = None
     for plugin in entry_points(group=PLUGINS):
         _import(plugin.module, f"plugin {plugin.name!r} ({plugin.value})")
+
+
+def imported_modules() -> tuple[str, ...]:
+    """Modules that the user asked this process to import; its own processes import them too."""
+    return tuple(_imported)
+
+
+def require_imported(modules: Iterable[str], source: str) -> None:
+    """Refuse what a stored config names and this process has not imported.
+
+    Importing a module runs its code, and a config may come from anybody. So the user decides, with
+    ``--import``, ``EVERLEARN_IMPORT``, an installed plugin, or ``import`` in a program.
+    """
+    missing = [name for name in dict.fromkeys(modules) if name not in sys.modules]
+    if missing:
+        raise InvalidInputError(
+            f"{source} was made with modules that are not imported here: {', '.join(missing)}. "
+            "Importing a module runs its code, so everlearn imports none that only a config names. "
+            f"If you trust the code, add {' '.join(f'--import {name}' for name in missing)}"
+        )
 
 
 def _import(name: str, what: str) -> None:

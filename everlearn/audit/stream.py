@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from everlearn.interfaces import FloatArray
 from everlearn.online import OnlineWorldModel
+from everlearn.registry import load_plugins, require_imported
 from everlearn.runs.config import RunConfig
 from everlearn.runs.folder import load_transitions, transitions_path
 from everlearn.runs.loop import make
@@ -146,6 +147,8 @@ def model_for(
         Settings that override the agent's, as words of the command line.
     """
     config = RunConfig.read(Path(run) / CONFIG)
+    load_plugins()
+    require_imported(config.imports, str(run))
     if agent is not None and agent != config.agent:
         config = dataclasses.replace(config, agent=agent, options={}, resolved=None)
     config = checked(

@@ -278,14 +278,12 @@ def _runs(study: Study) -> str:
 def _run(run: RunRecord) -> str:
     config = run.config
     known = config.resolved is not None
-    file = shlex.quote(str(run.folder / CONFIG))
+    words = ["everlearn", "run", "--config", str(run.folder / CONFIG), "--out", "runs/again"]
+    words += [word for module in config.imports for word in ("--import", module)]
     rows = [
         ("folder", str(run.folder)),
         # Into another folder: in its own, a run without snapshots would begin anew.
-        (
-            "again",
-            f"everlearn run --config {file} --out runs/again",
-        ),
+        ("again", shlex.join(words)),
         ("agent", _settings({config.agent: None, **config.options})),
         ("world", f"{config.world}: {', '.join(config.tasks)}"),
         (

@@ -110,7 +110,7 @@ class RunConfig:
     wandb: bool = False
     """Also send the metrics to Weights & Biases."""
     imports: tuple[str, ...] = internal(())
-    """Modules with agents, tasks or worlds of your own, imported before the run."""
+    """Modules with agents, tasks or worlds of your own, which the user of the run imported."""
     told: tuple[str, ...] | None = internal(None)
     """What the agent is told of tasks; filled in when the run starts."""
     given: tuple[str, ...] | None = internal(None)

@@ -5,9 +5,10 @@ plays it, and two processes with a thread each play two episodes in less time th
 with two threads, whose parts wait for each other at every decision.
 
 ``python -m everlearn.runs.evaluators`` is such a process. It reads lines of JSON from standard
-input: first the run's config, then snapshots to take the agent from and episodes to play with it.
-Each of these is answered by a line on standard output: ``true`` for a snapshot, the outcome of an
-episode. It ends when standard input is closed, whatever it is doing.
+input: first the run's config and the modules that its parent has imported for the user, then
+snapshots to take the agent from and episodes to play with it. Each of these is answered by a line
+on standard output: ``true`` for a snapshot, the outcome of an episode. It ends when standard input
+is closed, whatever it is doing.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from everlearn.registry import imported_modules, load_plugins
 from everlearn.runs.config import RunConfig
 from everlearn.support.processes import claim_output, how_it_ended, input_lines, start
 from everlearn.support.threads import limited_threads
@@ -126,7 +128,9 @@ class _Process:
     def __init__(self, config: RunConfig, threads: int) -> None:
         self._process: subprocess.Popen[bytes] = start(MODULE, threads)
         with suppress(BrokenPipeError):  # the first question finds out
-            self._say({"config": config.to_json(), "threads": threads})
+            self._say(
+                {"config": config.to_json(), "threads": threads, "imports": imported_modules()}
+            )
 
     def ask(self, question: dict[str, Any]) -> Any:
         """Return the answer, however long it takes."""
@@ -158,6 +162,7 @@ def main() -> None:
     answers = claim_output()
     requests = _requests()
     first = next(requests)
+    load_plugins(first["imports"])
     config = RunConfig.from_json(first["config"])
     with limited_threads(first["threads"]):
         for answer in _answers(config, requests):

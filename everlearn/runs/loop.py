@@ -88,6 +88,7 @@ def execute(
     the same call resumes from the last snapshot.
     """
     check_threads(config.threads)
+    load_plugins(config.imports)
     environments, agent, settings = make(config)
     for task in dict.fromkeys(config.tasks):
         environments.of(task)  # what cannot be made is refused now, not at the switch to it
@@ -112,8 +113,10 @@ def execute(
 
 
 def make(config: RunConfig) -> tuple[Environments, Agent, Any]:
-    """Make the environments, the agent and its settings; refuses what config names wrongly."""
-    load_plugins(config.imports)
+    """Make the environments, the agent and its settings; refuses what config names wrongly.
+
+    Modules that `config` names are not imported here: whoever calls this knows who wrote it.
+    """
     environments = Environments(world_named(config.world), config.reset_noise)
     env = environments.of(config.tasks[0])
     spec = AGENTS.get(config.agent)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from everlearn.registry import Registry, load_plugins
+from everlearn.registry import Registry, load_plugins, require_imported
 from everlearn.runs.config import PAPER_TASKS, EvaluationSchedule, RunConfig
 from everlearn.support.errors import InvalidInputError, UnknownNameError
 
@@ -130,7 +130,7 @@ def base_config(
         )
     if config is not None:
         base = RunConfig.read(config)
-        load_plugins(base.imports)
+        require_imported(base.imports, str(config))
         # All that the saved run used, so that it runs the same whatever defaults are by now;
         # of another agent only what was given.
         used = base.agent_options if agent in (None, base.agent) else base.options
@@ -182,7 +182,7 @@ def checked(config: RunConfig, options: Iterable[str] = ()) -> RunConfig:
     from everlearn.support.settings import parse_options, with_options
     from everlearn.worlds import world_named
 
-    load_plugins(config.imports)
+    load_plugins()
     # Options of the config first: which sort a part has decides which options there are.
     spec = AGENTS.get(config.agent)
     try:
