@@ -19,8 +19,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from everlearn.support.errors import InvalidInputError, UnknownNameError, given
-from everlearn.support.words import did_you_mean
+from everlearn.support.errors import InvalidInputError, UnknownNameError, did_you_mean, given
 
 T = TypeVar("T")
 

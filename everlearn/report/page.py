@@ -18,7 +18,6 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import everlearn
-from everlearn.report.content import Report, StudyReport
 from everlearn.report.curves import CurveFigure
 from everlearn.report.tables import (
     MISSING,
@@ -30,7 +29,6 @@ from everlearn.report.tables import (
     paper_cell,
     words_cell,
 )
-from everlearn.report.videos import LARGEST, Video
 from everlearn.results.methods import Method, Study, plain
 from everlearn.results.read import RunRecord
 from everlearn.results.statistics import Floats
@@ -40,10 +38,13 @@ from everlearn.support.plotting import LineStyle, marker_outline, settle_layout
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from everlearn.report.build import Report, StudyReport, Video
     from everlearn.report.figures import Drawing
 
-PAGE = "index.html"
 PICTURE_DOTS = 130
+LARGEST_VIDEO = 4_000_000
+"""Bytes of a video that is put into the page; of a larger one the page says where it is."""
+
 DIGITS = 5
 """Significant digits of a plotted number: more than a screen can show."""
 
@@ -249,7 +250,7 @@ def _videos(videos: Sequence[Video]) -> str:
     for video in videos:
         when = f", {video.when} learning" if video.when else ""
         words = f"{escape(video.task)}{when} <small>{escape(video.source)}</small>"
-        if video.path.stat().st_size > LARGEST:
+        if video.path.stat().st_size > LARGEST_VIDEO:
             size = f"{video.path.stat().st_size / 1e6:.0f} MB"
             shown = f"<p>{size}, not in this page: <code>{escape(str(video.path))}</code></p>"
         else:

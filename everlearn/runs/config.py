@@ -14,11 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from everlearn.runs.legacy import upgraded
 from everlearn.support.checks import check_number, check_whole
 from everlearn.support.command_line import internal
-from everlearn.support.errors import InvalidInputError, UnknownNameError, given
-from everlearn.support.words import did_you_mean
+from everlearn.support.errors import InvalidInputError, UnknownNameError, did_you_mean, given
 
 MAX_SEED = 2**64 - 1
 
@@ -217,6 +215,8 @@ class RunConfig:
                 "install a newer everlearn"
             )
         if version < VERSION:
+            from everlearn.runs.legacy import upgraded
+
             values = upgraded(values, source)
         check_known(values, cls, source)
         schedule = values.get("evaluation")

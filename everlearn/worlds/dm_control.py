@@ -11,8 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from everlearn.interfaces import FloatArray, Measure, Objective
-from everlearn.support.errors import MissingExtraError, UnknownNameError
-from everlearn.support.words import did_you_mean
+from everlearn.support.errors import MissingExtraError, UnknownNameError, did_you_mean
 from everlearn.worlds.gymnasium import check_only_task
 
 FRAME = 240

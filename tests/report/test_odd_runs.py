@@ -20,8 +20,9 @@ from everlearn.report import (
     summary_lines,
     write_report,
 )
+from everlearn.report.build import to_csv
 from everlearn.report.page import page
-from everlearn.report.tables import latex_text, percent, to_csv
+from everlearn.report.tables import latex_text, percent
 from everlearn.results.summary import summarize
 from everlearn.support.errors import InvalidInputError
 from tests.report.synthetic import config_of, settings_of, write_run, write_sweep
