@@ -42,8 +42,8 @@ from everlearn.runs.snapshots import (
     save_snapshot,
 )
 from everlearn.support.errors import DamagedFileError, InvalidInputError
-from everlearn.support.processes import Stop, stop_on_signals
 from everlearn.support.settings import values_of, with_options
+from everlearn.support.signals import Stop, stop_on_signals
 from everlearn.support.threads import check_threads, limited_threads
 from everlearn.worlds import Environments, world_named
 

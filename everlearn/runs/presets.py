@@ -179,7 +179,7 @@ def compose_config(
 def checked(config: RunConfig, options: Iterable[str] = ()) -> RunConfig:
     """Return `config` with options of its agent as ``path=value``; refuses unknown names."""
     from everlearn.agents import AGENTS
-    from everlearn.support.settings import parse_options, with_options
+    from everlearn.support.settings import options_of, parse_options, with_options
     from everlearn.worlds import world_named
 
     load_plugins()
@@ -187,7 +187,16 @@ def checked(config: RunConfig, options: Iterable[str] = ()) -> RunConfig:
     spec = AGENTS.get(config.agent)
     try:
         settings = with_options(spec.config, config.options)
-        chosen = {**config.options, **parse_options(settings, options)}
+        given = parse_options(settings, options)
+        known = options_of(settings)
+        # A part of another sort starts from that sort's defaults, whatever the preset gave the old.
+        replaced = [path for path in given if path in known and given[path] != known[path].value]
+        kept = {
+            path: value
+            for path, value in config.options.items()
+            if not any(path.startswith(f"{part}.") for part in replaced)
+        }
+        chosen = {**kept, **given}
     except UnknownNameError as error:
         raise UnknownNameError(f"agent {config.agent!r}: {error}") from error
     world = world_named(config.world)

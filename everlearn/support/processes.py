@@ -1,4 +1,4 @@
-"""Python processes that are started beside this one, on processors of their own; and stopping.
+"""Python processes that are started beside this one, on processors of their own.
 
 They speak in lines of JSON. Standard input of such a process stays open for as long as the process
 that started it lives; its standard output carries answers and nothing that a library prints.
@@ -12,13 +12,10 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import IO, Any
+from typing import IO
 
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 _CHUNK = 1 << 16
@@ -119,33 +116,3 @@ def input_lines() -> Iterator[str]:
             line, _, rest = buffer.partition(b"\n")
             buffer = bytearray(rest)
             yield line.decode()
-
-
-@dataclass
-class Stop:
-    """Which signal asked to stop, if one did."""
-
-    number: int | None = None
-
-
-@contextmanager
-def stop_on_signals() -> Iterator[Stop]:
-    """Note the first SIGTERM or SIGINT; from then on they do what they did before."""
-    stop = Stop()
-    before: dict[int, Any] = {}
-
-    def give_back() -> None:
-        while before:
-            signal.signal(*before.popitem())
-
-    def note(number: int, frame: FrameType | None) -> None:
-        stop.number = number
-        give_back()
-
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            before[number] = signal.signal(number, note)
-    try:
-        yield stop
-    finally:
-        give_back()

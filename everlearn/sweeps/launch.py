@@ -19,7 +19,7 @@ from everlearn.runs.metrics_file import storing
 from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError
 from everlearn.support.lock import locked
-from everlearn.support.processes import stop_on_signals
+from everlearn.support.signals import stop_on_signals
 from everlearn.sweeps.grid import unfinished
 from everlearn.sweeps.job import Job, Outcome, Resources, is_finished
 from everlearn.sweeps.local import Pool

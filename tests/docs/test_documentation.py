@@ -12,6 +12,7 @@ import pytest
 
 import everlearn
 from everlearn.registry import Registry
+from everlearn.support.threads import limited_threads
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -70,8 +71,9 @@ def test_python_blocks_run_to_the_end(
         monkeypatch.setattr(everlearn, "run_episode", shorter)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "documentation"}
-    for number, block in enumerate(blocks(page), 1):
-        exec(compile(block, f"{name_of(page)}, block {number}", "exec"), names)
+    with limited_threads(1):  # tests run side by side
+        for number, block in enumerate(blocks(page), 1):
+            exec(compile(block, f"{name_of(page)}, block {number}", "exec"), names)
     if page == README:
         check_printed(capsys.readouterr().out)
 
