@@ -79,11 +79,6 @@ class DMControlEnv(gymnasium.Env[FloatArray, FloatArray]):
             action.minimum.astype(np.float64), action.maximum.astype(np.float64), dtype=np.float64
         )
 
-    @property
-    def control_period(self) -> float:
-        """Seconds of one step."""
-        return float(self._env.control_timestep())
-
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
