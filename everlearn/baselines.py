@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.continual_bench.scripts import ScriptedController
+from everlearn.continual_bench.scripts import MAX_NOISE, ScriptedController
 from everlearn.interfaces import FloatArray, Objective
 from everlearn.planning.rollout import action_bounds
 from everlearn.support.archive import load_archive, reading, save_archive
+from everlearn.support.checks import check_number
 from everlearn.support.errors import InvalidInputError, NotReadyError
 
 RANDOM_KIND, SCRIPTED_KIND = "everlearn-random-agent", "everlearn-scripted-agent"
@@ -104,8 +105,7 @@ class ScriptedAgent:
     given = ("scene",)
 
     def __init__(self, noise: float = 0.0, seed: int | np.random.SeedSequence = 0) -> None:
-        if not 0.0 <= noise < np.inf:
-            raise InvalidInputError(f"noise is {noise}; expected a number of at least 0")
+        check_number("noise", noise, 0.0, MAX_NOISE)
         self.noise = noise
         self._generator = np.random.default_rng(seed)
         self._controller: ScriptedController | None = None

@@ -21,6 +21,7 @@ from everlearn.runs.folder import load_transitions, transitions_path
 from everlearn.runs.loop import make
 from everlearn.runs.metrics_file import CONFIG
 from everlearn.runs.presets import checked
+from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError
 from everlearn.world_model.memory import Memory, states_along
 
@@ -85,8 +86,7 @@ class TransitionStream:
 
     def first(self, steps: int) -> TransitionStream:
         """Return the stream of the first `steps` transitions, or of all if there are fewer."""
-        if steps < 1:
-            raise InvalidInputError(f"steps is {steps}; expected at least 1")
+        check_whole("steps", steps, 1)
         return TransitionStream(
             self.name,
             self.observations[:steps],
@@ -251,9 +251,8 @@ class AuditConfig:
 
     def __post_init__(self) -> None:
         for name in ("points", "block", "probes", "blocks"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidInputError(f"{name} is {value}; expected at least 1")
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), 1)
 
 
 def audit_times(steps: int, count: int) -> list[int]:

@@ -20,6 +20,7 @@ import mujoco
 import numpy as np
 
 from everlearn.interfaces import FloatArray
+from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError, MissingExtraError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ class Camera:
     """
 
     def __init__(self, model: mujoco.MjModel, width: int, height: int) -> None:
-        if width < 1 or height < 1:
-            raise InvalidInputError(f"a frame needs at least one pixel, got {width} x {height}")
+        check_whole("width", width, 1)
+        check_whole("height", height, 1)
         self.model, self.width, self.height = model, width, height
         self._closed = False
         self._gl = _context(width, height)
@@ -255,8 +256,7 @@ class Film:
     """
 
     def __init__(self, env: ContinualBenchEnv, every: int = 4) -> None:
-        if every < 1:
-            raise InvalidInputError(f"a frame every {every} steps makes no sense; use 1 or more")
+        check_whole("every", every, 1)
         self._env = env
         self._every = every
         self._steps = 0
