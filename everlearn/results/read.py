@@ -31,7 +31,6 @@ from everlearn.runs.metrics_file import (
 )
 from everlearn.runs.schedule import evaluation_episodes, seen_tasks
 from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
-from everlearn.support.lock import is_locked
 
 Floats = npt.NDArray[np.float64]
 Columns = dict[str, npt.NDArray[Any]]
@@ -173,6 +172,8 @@ def is_last(snapshots: list[str], config: RunConfig) -> bool:
 
 def run_state(run: Path, config: RunConfig) -> str:
     """Say whether a run is running, finished or stopped, and where."""
+    from everlearn.support.lock import is_locked  # lists ask, reports do not
+
     if is_locked(run):
         return "running"
     snapshots = snapshot_names(run / CHECKPOINTS)
