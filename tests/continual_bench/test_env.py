@@ -176,7 +176,7 @@ def test_bad_settings_are_refused():
     for noise in (-0.1, 0.5, float("nan")):
         with pytest.raises(InvalidInputError, match="reset_noise"):
             ContinualBenchEnv(reset_noise=noise)
-    with pytest.raises(InvalidInputError, match="width is 0.*16 to 4096"):
+    with pytest.raises(InvalidInputError, match=r"width is 0.*16 to 4096"):
         ContinualBenchEnv(width=0)
     env = ContinualBenchEnv()
     env.reset()
