@@ -128,9 +128,9 @@ class _Process:
     def __init__(self, config: RunConfig, threads: int) -> None:
         self._process: subprocess.Popen[bytes] = start(MODULE, threads)
         with suppress(BrokenPipeError):  # the first question finds out
-            self._say(
-                {"config": config.to_json(), "threads": threads, "imports": imported_modules()}
-            )
+            # Those of the config too: whoever evaluates has imported them, or refused the run.
+            imports = (*imported_modules(), *config.imports)
+            self._say({"config": config.to_json(), "threads": threads, "imports": imports})
 
     def ask(self, question: dict[str, Any]) -> Any:
         """Return the answer, however long it takes."""
