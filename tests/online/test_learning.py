@@ -279,7 +279,7 @@ def test_an_enormous_number_of_repetitions_is_never_silently_wrong(precision: An
     for _ in range(3):
         model.learn(*transition)
     statistics = model.learner.statistics
-    statistics.products[: statistics.used] *= 1e6
+    statistics.touched[:] *= 1e6
     statistics.targets *= 1e6
     model.learner.forget_previous()
     for step in [transition, *walk(3, seed=5)]:
@@ -300,7 +300,7 @@ def test_the_statistics_stay_symmetric() -> None:
     for transition in data[50:]:
         model.learn(*transition)
     statistics = model.learner.statistics
-    block = statistics.products[: statistics.used][:, statistics.cells]
+    block = statistics.rows()
     np.testing.assert_array_equal(block, block.T)
 
 
