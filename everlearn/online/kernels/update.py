@@ -19,6 +19,7 @@ in float32 a plain sum over ten thousand cells would bury the residual it comput
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,9 @@ RUN = 64
 ROWS = 4
 """Rows of A handled together, so that weights are loaded once for all of them."""
 
+AHEAD = 8
+"""Rows between the one that is worked on and the one that is called up from memory."""
+
 BLOCK = 32
 """Rows and columns of a dense matrix transposed at a time."""
 
@@ -47,6 +51,19 @@ BLOCK = 32
 def first_tile(row: Any) -> Any:
     """Number of the first tile in a row of tiles; of a row past the last, how many there are."""
     return row * (row + 1) // 2
+
+
+def prefetching(builder: Any) -> Callable[[Any, int], None]:
+    """Return what calls up an address for reading (0) or writing (1), into the nearest cache."""
+    byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+
+    def prefetch(pointer: Any, write: int) -> None:
+        flags = [ir.Constant(flag, n) for n in (write, 3, 1)]
+        builder.call(function, [builder.bitcast(pointer, byte), *flags])
+
+    return prefetch
 
 
 @intrinsic
@@ -111,6 +128,7 @@ def subtract_tiles(
     out: Any,
     tiles: Any,
     positions: Any,
+    coming: Any,
     first: Any,
     last: Any,
     weights: Any,
@@ -120,11 +138,11 @@ def subtract_tiles(
 
     ``weights[RUN, L]`` are those of the run alone. As in `subtract_run`, the run is summed in the
     type of the weights. Rows of tiles up to the row's own are read along the row, later ones
-    down the column.
+    down the column, and lie far apart: those of the rows `coming` are called up meanwhile.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        out_, tiles_, positions_, first_, last_, weights_, _ = args
+        out_, tiles_, positions_, coming_, first_, last_, weights_, _ = args
         v = Vectors(context, builder, weights.dtype)
         index = first_.type
 
@@ -138,41 +156,47 @@ def subtract_tiles(
         lanes = [number(n * LANES) for n in range(len(vectors))]
         base = v.pointer(tiles, tiles_, [number(0), number(0)])
         table = v.pointer(weights, weights_, [number(0), number(0)])
-        rows, places, nexts, totals = [], [], [], []
-        for position in cgutils.unpack_tuple(builder, positions_):
+
+        def begin(position: Any) -> tuple[Any, Any]:
+            """Row of tiles, and where the number of its next one is kept."""
             row = builder.lshr(position, number(2))
-            rows.append(row)
-            places.append(builder.and_(position, number(SIDE - 1)))
             start = builder.select(
                 builder.icmp_signed("<=", first_, row), tile(row, first_), tile(first_, row)
             )
-            nexts.append(cgutils.alloca_once(builder, index))
-            builder.store(start, nexts[-1])
-            totals.append([cgutils.alloca_once(builder, v.vector) for _ in lanes])
-            for total in totals[-1]:
-                builder.store(v.constant(0.0), total)
+            kept = cgutils.alloca_once(builder, index)
+            builder.store(start, kept)
+            return row, kept
+
+        def advance(row: Any, kept: Any, column: Any) -> Any:
+            """Number of the tile at `column`, and on to the next."""
+            current = builder.load(kept)
+            down = builder.add(column, number(1))
+            further = builder.select(builder.icmp_signed("<", column, row), number(1), down)
+            builder.store(builder.add(current, further), kept)
+            return builder.mul(current, number(LANES))
+
+        positions__ = cgutils.unpack_tuple(builder, positions_)
+        read = [begin(position) for position in positions__]
+        called = [begin(position) for position in cgutils.unpack_tuple(builder, coming_)]
+        places = [builder.and_(position, number(SIDE - 1)) for position in positions__]
+        totals = [[cgutils.alloca_once(builder, v.vector) for _ in lanes] for _ in read]
+        for total in (one for line in totals for one in line):
+            builder.store(v.constant(0.0), total)
+        prefetch = prefetching(builder)
         with cgutils.for_range(builder, last_, start=first_) as loop:
             column = loop.index
             sources, steps = [], []
-            for row, place, following in zip(rows, places, nexts, strict=True):
+            for row, kept in called:
+                prefetch(builder.gep(base, [advance(row, kept, column)]), 0)
+            for (row, kept), place in zip(read, places, strict=True):
                 along = builder.icmp_signed("<=", column, row)
                 offset = builder.select(along, builder.mul(place, number(SIDE)), place)
-                current = builder.load(following)
-                sources.append(
-                    builder.gep(base, [builder.add(builder.mul(current, number(LANES)), offset)])
-                )
+                entry = builder.add(advance(row, kept, column), offset)
+                sources.append(builder.gep(base, [entry]))
                 steps.append(builder.select(along, number(1), number(SIDE)))
-                further = builder.select(
-                    builder.icmp_signed("<", column, row),
-                    number(1),
-                    builder.add(column, number(1)),
-                )
-                builder.store(builder.add(current, further), following)
             inside = builder.mul(builder.sub(column, first_), number(SIDE))
             for n in range(SIDE):
-                cell = builder.mul(
-                    builder.add(inside, number(n)), number(len(vectors) * LANES)
-                )
+                cell = builder.mul(builder.add(inside, number(n)), number(len(vectors) * LANES))
                 loaded = [v.load(builder.gep(table, [builder.add(cell, lane)])) for lane in lanes]
                 for source, step, line in zip(sources, steps, totals, strict=True):
                     entry = builder.gep(source, [builder.mul(step, number(n))])
@@ -188,7 +212,7 @@ def subtract_tiles(
                 v.store(builder.fsub(v.load(target, wide), value), target)
         return context.get_dummy_value()
 
-    signature = types.void(out, tiles, positions, types.intp, types.intp, weights, vectors)
+    signature = types.void(out, tiles, positions, coming, types.intp, types.intp, weights, vectors)
     return signature, codegen
 
 
@@ -211,23 +235,36 @@ def add_to_tiles(
         factor = v.load(v.pointer(left, left_, [zero]))
         others = v.pointer(right, right_, [zero, zero])
         lanes = ir.Constant(row_.type, LANES)
-        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-        prefetch = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag]),
-            "llvm.prefetch.p0",
-        )
+        prefetch = prefetching(builder)
         with cgutils.for_range(builder, v.shape(columns, columns_, 0)) as loop:
             place = builder.mul(builder.load(builder.gep(numbers, [loop.index])), lanes)
             pointer = builder.gep(line, [place])
             other = v.load(builder.gep(others, [builder.mul(loop.index, lanes)]))
             v.store(v.fma(factor, other, v.load(pointer)), pointer)
-            ahead = builder.bitcast(builder.gep(coming, [place]), byte)
-            # For writing, into the nearest cache, data.
-            builder.call(prefetch, [ahead] + [ir.Constant(flag, n) for n in (1, 3, 1)])
+            prefetch(builder.gep(coming, [place]), 1)
         return context.get_dummy_value()
 
     return types.void(tiles, types.intp, types.intp, columns, left, right), codegen
+
+
+@intrinsic
+def gather(typingctx: Any, tiles: Any, tile: Any, place: Any, offsets: Any, out: Any) -> Any:
+    """``out[k]`` is the number `place` plus ``offsets[k]`` numbers past the start of `tile`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        tiles_, tile_, place_, offsets_, out_ = args
+        v = Vectors(context, builder, tiles.dtype)
+        zero = ir.Constant(tile_.type, 0)
+        source = v.pointer(tiles, tiles_, [tile_, place_])
+        numbers = v.pointer(offsets, offsets_, [zero])
+        target = v.pointer(out, out_, [zero])
+        with cgutils.for_range(builder, v.shape(offsets, offsets_, 0)) as loop:
+            offset = builder.load(builder.gep(numbers, [loop.index]))
+            value = builder.load(builder.gep(source, [offset]))
+            builder.store(value, builder.gep(target, [loop.index]))
+        return context.get_dummy_value()
+
+    return types.void(tiles, types.intp, types.intp, offsets, out), codegen
 
 
 @njit(cache=True)
@@ -257,14 +294,10 @@ def shares(positions: Any, values: Any) -> Any:
 
 
 @njit(cache=True)
-def _accumulate_share(
-    tiles: Any, m: Any, rows: Any, left: Any, right: Any
-) -> None:
+def _accumulate_share(tiles: Any, m: Any, rows: Any, left: Any, right: Any) -> None:
     """Add a sample to row ``rows[m]`` of tiles."""
     following = rows[min(m + 1, rows.shape[0] - 1)]
-    add_to_tiles(
-        tiles, first_tile(rows[m]), first_tile(following), rows[m:], left[m], right[m:]
-    )
+    add_to_tiles(tiles, first_tile(rows[m]), first_tile(following), rows[m:], left[m], right[m:])
 
 
 @njit(cache=True, parallel=True)
@@ -278,7 +311,6 @@ def accumulate(tiles: Any, positions: Any, values: Any, gathered: Any, factor: A
     offsets = np.empty(active, np.int64)
     for k in range(active):
         offsets[k] = SIDE * SIDE * (positions[k] // SIDE) + positions[k] % SIDE
-    flat = tiles.reshape(-1)
     count = rows.shape[0]
     # The first rows have the most tiles: each thread takes some from both ends.
     for half in prange((count + 1) // 2):
@@ -287,11 +319,9 @@ def accumulate(tiles: Any, positions: Any, values: Any, gathered: Any, factor: A
         for m in range(near, count - near, max(1, count - 1 - 2 * near)):
             _accumulate_share(tiles, m, rows, left, right)
             for r in range(starts[m], starts[m + 1]):
-                base = SIDE * SIDE * first_tile(rows[m]) + SIDE * (positions[r] % SIDE)
-                for k in range(r, active):
-                    value = flat[base + offsets[k]]
-                    gathered[r, k] = value
-                    factor[r, k] = value
+                place = SIDE * (positions[r] % SIDE)
+                gather(tiles, first_tile(rows[m]), place, offsets[r:], gathered[r, r:])
+                factor[r, r:] = gathered[r, r:]
     for block in prange((active + BLOCK - 1) // BLOCK):
         start = np.int64(block) * BLOCK
         stop = min(start + BLOCK, active)
@@ -314,6 +344,18 @@ def accumulate_batch(tiles: Any, positions: Any, values: Any, parts: int) -> Non
             for m in range(rows.shape[0]):
                 if rows[m] % parts == part:
                     _accumulate_share(tiles, m, rows, left, right)
+
+
+@njit(cache=True)
+def _four(positions: Any, start: Any, end: Any) -> Any:
+    """Positions from `start` on; the last one before `end` again where there are fewer."""
+    last = end - 1
+    return (
+        positions[min(start, last)],
+        positions[min(start + 1, last)],
+        positions[min(start + 2, last)],
+        positions[min(start + 3, last)],
+    )
 
 
 @njit(cache=True, parallel=True)
@@ -340,15 +382,15 @@ def subtract_rows(
             stop = (first + filled + SIDE - 1) // SIDE
             for start in range(begin, end, ROWS):
                 # The last four may be fewer: they repeat the last row, into parts nobody reads.
-                last = end - 1
-                four = (
-                    positions[start],
-                    positions[min(start + 1, last)],
-                    positions[min(start + 2, last)],
-                    positions[min(start + 3, last)],
-                )
                 subtract_tiles(
-                    sums[start - begin :], tiles, four, first // SIDE, stop, block, vectors
+                    sums[start - begin :],
+                    tiles,
+                    _four(positions, start, end),
+                    _four(positions, start + AHEAD, end),
+                    first // SIDE,
+                    stop,
+                    block,
+                    vectors,
                 )
         for n in range(begin, end):
             for o in range(width):
