@@ -45,6 +45,13 @@ Entries of ``A`` grow with the samples and float32 rounds them; once that roundi
 longer small beside the ridge, the weakest directions of the solution are noise.
 """
 
+DOUBLE_RESOLUTION = 2e-14
+"""The same for float64, below which an update is refused: as many of its roundings.
+
+Without that the weakest directions grow by a little noise at every update, which no check of a
+single one sees, until the weights overflow.
+"""
+
 CHUNK = 256
 """Rows of A turned to float64 at a time."""
 
@@ -159,6 +166,13 @@ class BlockSolver:
         else:
             diagonal += ridge
             double = self.factor
+        busiest = float(np.einsum("ii->i", self.gathered).max(initial=0.0))
+        if ridge < DOUBLE_RESOLUTION * busiest:
+            raise UnsolvableError(
+                f"float64 does not resolve a ridge of {ridge:g} beside statistics of {busiest:g}, "
+                f"and weights would become noise. Use a ridge of {DOUBLE_RESOLUTION * busiest:.1g} "
+                "or more. The weights were left as they were"
+            )
         if factorise_double(double) == 0:
             solved = self._improve(ridge, right, weights, double, _back_double)
             if solved is not None:
@@ -203,11 +217,14 @@ class BlockSolver:
     def _rounding(self, ridge: float, weights: FloatArray) -> float:
         """Residual that weights of their type cannot avoid, with some room.
 
-        Rounding them by ``eps |W|`` leaves up to ``eps (|A| + r) |W|``.
+        Rounding them by ``eps |W|`` leaves up to ``eps (|A| + r) |W|``, and no weight is nearer to
+        zero than the smallest number of its type.
         """
         epsilon = float(np.finfo(weights.dtype).eps)
+        smallest = float(np.finfo(weights.dtype).smallest_subnormal)
         floor = epsilon * update_kernels.rounding_floor(self.gathered, weights, self._all)
-        return FLOOR * (floor + epsilon * ridge * float(np.abs(weights).max()))
+        floor += smallest * len(weights) * float(self.gathered.max())
+        return FLOOR * (floor + ridge * (epsilon * float(np.abs(weights).max()) + smallest))
 
 
 class RidgeLearner:
@@ -300,11 +317,15 @@ class RidgeLearner:
         self.solver = BlockSolver(self.active, self.dtype, self._groups)
         self.solver.fallbacks = fallbacks
 
-    def _promote_if_needed(self, cells: Cells) -> None:
+    def _promote_if_needed(self, cells: Cells, values: FloatArray) -> None:
+        """Go on in float64 if float32 will not resolve the ridge after this sample."""
         if self.dtype == np.float64:
             return
         positions = self.statistics.position_of[cells]
-        busiest = self.statistics.diagonal(positions[positions >= 0]).max(initial=0.0)
+        known = positions >= 0
+        after = values.astype(np.float64) ** 2
+        after[known] += self.statistics.diagonal(positions[known])
+        busiest = after.max(initial=0.0)
         if self.ridge < RESOLUTION * busiest:
             logger.warning(
                 "after %d samples float32 no longer resolves the ridge (%g) beside the statistics "
@@ -323,7 +344,7 @@ class RidgeLearner:
 
     def learn(self, cells: Cells, values: FloatArray, target: Doubles) -> None:
         """Take in one sample and update the weights at its cells (equation 5)."""
-        self._promote_if_needed(cells)
+        self._promote_if_needed(cells, values)
         positions = self.statistics.admit(cells)
         order = np.argsort(-positions)  # the order in which the kernels read A
         cells, positions = cells[order], positions[order]

@@ -147,7 +147,7 @@ class Statistics:
         return out
 
     def lower_half(self) -> npt.NDArray[np.float64]:
-        """``A`` over the cells in use, only up to the diagonal; anything beyond it."""
+        """Return ``A`` over the cells in use, up to the diagonal; beyond it is anything."""
         out = np.empty((self.used, self.used))
         update_kernels.copy_rows(self.tiles, 0, out, False)
         return out

@@ -49,7 +49,7 @@ BLOCK = 32
 
 @njit(cache=True)
 def first_tile(row: Any) -> Any:
-    """Number of the first tile in a row of tiles; of a row past the last, how many there are."""
+    """Return the number of the first tile in a row of tiles: how many come before."""
     return row * (row + 1) // 2
 
 
@@ -168,7 +168,7 @@ def subtract_tiles(
             return row, kept
 
         def advance(row: Any, kept: Any, column: Any) -> Any:
-            """Number of the tile at `column`, and on to the next."""
+            """Return where the tile at `column` starts, and go on to the next."""
             current = builder.load(kept)
             down = builder.add(column, number(1))
             further = builder.select(builder.icmp_signed("<", column, row), number(1), down)
