@@ -116,7 +116,7 @@ def measure() -> list[Row]:
         model.learn(*transition)
     reference = ReferenceModel(model, np.float32)
     cells = model.learner.statistics.cells
-    reference.A[np.ix_(cells, cells)] = model.learner.statistics.products[: len(cells)][:, cells]
+    reference.A[np.ix_(cells, cells)] = model.learner.statistics.rows()
     reference.B[:] = 0
     reference.B[cells] = model.learner.statistics.targets[: len(cells), :OBSERVATIONS]
     reference.W[:] = model.weights
@@ -194,7 +194,7 @@ def _late_update() -> Row:
     models = {5_000: first, 50_000: second}
     for steps, model in models.items():
         statistics = model.learner.statistics
-        statistics.products[: statistics.used] *= steps / len(walk)
+        statistics.touched[:] *= steps / len(walk)
         statistics.targets *= steps / len(walk)
         model.learner.samples = steps
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from everlearn.agents import mlp_agent
 from everlearn.continual_bench import PAPER_TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
 from everlearn.continual_bench.scripts import ScriptedController
-from everlearn.deep.mlp.agent import mlp_agent
 from everlearn.interfaces import FloatArray
 from everlearn.planning.agent import OnlineAgent, PlanningAgent
 from everlearn.runs.machine import processor

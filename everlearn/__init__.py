@@ -8,9 +8,10 @@ reading results needs no simulator. Importing this package registers the environ
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
+from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
-
-from everlearn.support.imports import after_import
 
 __version__ = "0.2.0"
 
@@ -51,6 +52,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
     from everlearn.agents import AGENTS, register_agent
     from everlearn.continual_bench.env import ContinualBenchEnv
     from everlearn.continual_bench.tasks import TASKS, register_task
@@ -86,4 +91,29 @@ def _register_environment() -> None:
     )
 
 
-after_import("gymnasium", _register_environment)
+class _RegisterWithGymnasium(MetaPathFinder):
+    """Finds Gymnasium as usual, and registers the environment once it is imported."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != "gymnasium":
+            return None
+        sys.meta_path.remove(self)  # so that the search below does not end here again
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            loader = spec.loader
+
+            def load_and_register(module: ModuleType) -> None:
+                del loader.exec_module  # what is left is the loader that it always is
+                loader.exec_module(module)
+                _register_environment()
+
+            loader.exec_module = load_and_register  # type: ignore[method-assign]
+        return spec
+
+
+if "gymnasium" in sys.modules:
+    _register_environment()
+else:
+    sys.meta_path.insert(0, _RegisterWithGymnasium())

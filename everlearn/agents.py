@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
-from everlearn.baselines.random import RandomAgent
-from everlearn.baselines.scripted import ScriptedAgent
+from everlearn.baselines import RandomAgent, ScriptedAgent
 from everlearn.interfaces import Agent, AgentSpec, Strategy
 from everlearn.planning.agent import OnlineAgent, PlanningAgent
+from everlearn.planning.config import PlanningAgentConfig
 from everlearn.planning.episode import Episode, run_episode
 from everlearn.planning.presets import OA, OA_PAPER, oa_config
 from everlearn.registry import Registry
@@ -108,10 +108,32 @@ def _spec_of(make: Callable[..., Agent], summary: str) -> AgentSpec:
 
 
 def mlp_agent(strategy: str | Strategy, paper: bool = False) -> AgentSpec:
-    """Return an agent with a deep world model; see `everlearn.deep.mlp.agent.mlp_agent`."""
+    """Return an agent with a deep world model, to be registered or made; needs the extra ``deep``.
+
+    It differs from ``oa`` in the model alone: a network that is trained every 250 steps, and a
+    strategy that keeps it from forgetting.
+
+    Parameters
+    ----------
+    strategy
+        A registered name, or a strategy with its settings.
+    paper
+        Plan as the agent ``oa-paper`` does, and not as ``oa`` does.
+    """
     with needs_extra("a deep agent", "torch", "deep"):
-        from everlearn.deep.mlp import agent
-    return agent.mlp_agent(strategy, paper)
+        from everlearn.deep.mlp.config import MLPConfig
+        from everlearn.deep.strategies import as_strategy
+
+    model = MLPConfig(strategy=as_strategy(strategy))
+    planner = "oa-paper" if paper else "oa"
+    summary = f"a deep world model with the strategy {model.strategy.name}, planning like {planner}"
+
+    def config_for(env: gymnasium.Env[Any, Any]) -> PlanningAgentConfig:
+        return dataclasses.replace(oa_config(env), model=model)
+
+    if paper:
+        return AgentSpec(PlanningAgent.build, dataclasses.replace(OA_PAPER, model=model), summary)
+    return AgentSpec(PlanningAgent.build, dataclasses.replace(OA, model=model), summary, config_for)
 
 
 def sac_agent(strategy: str | Strategy, config: SACConfig | None = None) -> AgentSpec:

@@ -19,15 +19,20 @@ from pathlib import Path
 
 from everlearn.runs.config import RunConfig
 from everlearn.support.command_line import UsageError, flattened, parse, positional, repeated
-from everlearn.support.errors import EverlearnError, InvalidInputError, MissingExtraError
+from everlearn.support.errors import (
+    EverlearnError,
+    InvalidInputError,
+    MissingExtraError,
+    did_you_mean,
+)
 from everlearn.support.terminal import (
     Forgiving,
     open_standard_streams,
+    printable,
     show,
     silence_output,
     warn,
 )
-from everlearn.support.words import did_you_mean, printable
 
 
 @dataclass(frozen=True)
@@ -416,8 +421,8 @@ class Video:
     def __call__(self) -> None:
         """Play and film the episode."""
         from everlearn.continual_bench.env import ContinualBenchEnv
+        from everlearn.continual_bench.rendering import film_episode
         from everlearn.continual_bench.scripts import ScriptedController
-        from everlearn.continual_bench.video import film_episode
 
         controller = ScriptedController(self.task, self.noise, self.seed)
         env = ContinualBenchEnv(

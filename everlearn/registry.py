@@ -15,13 +15,11 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from everlearn.support.errors import InvalidInputError, UnknownNameError, given
-from everlearn.support.words import did_you_mean
+from everlearn.support.errors import InvalidInputError, UnknownNameError, did_you_mean, given
 
 T = TypeVar("T")
 
@@ -32,6 +30,9 @@ PLUGINS = "everlearn.plugins"
 
 IMPORT_VARIABLE = "EVERLEARN_IMPORT"
 """Environment variable with further modules to import, separated by commas."""
+
+_imported: dict[str, None] = {}
+"""Modules that `load_plugins` was asked for by name, in order."""
 
 
 class Registry(Generic[T]):
@@ -146,29 +147,29 @@ def load_plugins(modules: Iterable[str] = ()) -> None:
     named = [*modules, *(word.strip() for word in variable.split(",") if word.strip())]
     for name in dict.fromkeys(named):
         _import(name, f"module {name!r} of --import or {IMPORT_VARIABLE}")
+        _imported[name] = None
     for plugin in entry_points(group=PLUGINS):
         _import(plugin.module, f"plugin {plugin.name!r} ({plugin.value})")
 
 
-def check_imports(modules: Iterable[str], run: Path) -> None:
-    """Refuse a module that a run's config names and that lies in the run's own folder.
+def imported_modules() -> tuple[str, ...]:
+    """Modules that the user asked this process to import; its own processes import them too."""
+    return tuple(_imported)
 
-    The working folder is searched for modules: without this, to evaluate a run of somebody else
-    from inside its folder would execute what lies there. A module that was imported before, as
-    ``--import`` does, is one that the user has named.
+
+def require_imported(modules: Iterable[str], source: str) -> None:
+    """Refuse what a stored config names and this process has not imported.
+
+    Importing a module runs its code, and a config may come from anybody. So the user decides, with
+    ``--import``, ``EVERLEARN_IMPORT``, an installed plugin, or ``import`` in a program.
     """
-    own = run.resolve()
-    for name in modules:
-        package = name.partition(".")[0]
-        if package in sys.modules:
-            continue
-        spec = PathFinder.find_spec(package, [*sys.path, str(Path.cwd())])
-        places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
-        if any(place and Path(place).resolve().is_relative_to(own) for place in places):
-            raise InvalidInputError(
-                f"the config names module {name!r}, which lies in the run's own folder {run}; "
-                f"files of a run are data. If you trust it, give --import {name}"
-            )
+    missing = [name for name in dict.fromkeys(modules) if name not in sys.modules]
+    if missing:
+        raise InvalidInputError(
+            f"{source} was made with modules that are not imported here: {', '.join(missing)}. "
+            "Importing a module runs its code, so everlearn imports none that only a config names. "
+            f"If you trust the code, add {' '.join(f'--import {name}' for name in missing)}"
+        )
 
 
 def _import(name: str, what: str) -> None:

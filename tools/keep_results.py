@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from everlearn.report.videos import FOLDER as VIDEOS
+from everlearn.report.build import VIDEOS
 from everlearn.results.read import find_runs
 from everlearn.runs.metrics_file import CONFIG, ENVIRONMENT, METRICS
 

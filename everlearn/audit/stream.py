@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from everlearn.interfaces import FloatArray
 from everlearn.online import OnlineWorldModel
-from everlearn.registry import check_imports
+from everlearn.registry import load_plugins, require_imported
 from everlearn.runs.config import RunConfig
 from everlearn.runs.folder import load_transitions, transitions_path
 from everlearn.runs.loop import make
 from everlearn.runs.metrics_file import CONFIG
 from everlearn.runs.presets import checked
 from everlearn.support.archive import reading
+from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError
 from everlearn.world_model.memory import Memory, states_along
 
@@ -86,8 +87,7 @@ class TransitionStream:
 
     def first(self, steps: int) -> TransitionStream:
         """Return the stream of the first `steps` transitions, or of all if there are fewer."""
-        if steps < 1:
-            raise InvalidInputError(f"steps is {steps}; expected at least 1")
+        check_whole("steps", steps, 1)
         return TransitionStream(
             self.name,
             self.observations[:steps],
@@ -149,7 +149,8 @@ def model_for(
         Settings that override the agent's, as words of the command line.
     """
     config = RunConfig.read(Path(run) / CONFIG)
-    check_imports(config.imports, Path(run))
+    load_plugins()
+    require_imported(config.imports, str(run))
     if agent is not None and agent != config.agent:
         config = dataclasses.replace(config, agent=agent, options={}, resolved=None)
     config = checked(
@@ -252,9 +253,8 @@ class AuditConfig:
 
     def __post_init__(self) -> None:
         for name in ("points", "block", "probes", "blocks"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidInputError(f"{name} is {value}; expected at least 1")
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), 1)
 
 
 def audit_times(steps: int, count: int) -> list[int]:

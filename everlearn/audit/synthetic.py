@@ -13,7 +13,7 @@ from everlearn.audit.stream import TransitionStream
 from everlearn.interfaces import FloatArray
 from everlearn.online import OnlineWorldModel
 from everlearn.registry import Registry
-from everlearn.support.errors import InvalidInputError
+from everlearn.support.checks import check_whole
 
 _OBSERVATIONS, _ACTIONS = 2, 1
 
@@ -38,8 +38,7 @@ SYNTHETIC: Registry[SyntheticFactory] = Registry("synthetic stream")
 
 def synthetic_case(name: str, steps: int, seed: int = 0) -> SyntheticCase:
     """Make the case registered under `name`."""
-    if steps < 1:
-        raise InvalidInputError(f"steps is {steps}; expected at least 1")
+    check_whole("steps", steps, 1)
     return SYNTHETIC.get(name)(steps, seed)
 
 

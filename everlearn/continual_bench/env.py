@@ -90,12 +90,9 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
                 f"unknown render mode {render_mode!r}; known: "
                 f"{', '.join(self.metadata['render_modes'])}, or None for no rendering"
             )
-        if not 0.0 <= reset_noise <= MAX_RESET_NOISE:  # also refuses NaN
-            raise InvalidInputError(
-                f"reset_noise must be between 0 and {MAX_RESET_NOISE} metres, got {reset_noise}"
-            )
-        if not 16 <= width <= 4096 or not 16 <= height <= 4096:
-            raise InvalidInputError(f"frame size must be 16 to 4096 pixels, got {width} x {height}")
+        check_number("reset_noise (metres)", reset_noise, 0.0, MAX_RESET_NOISE)
+        check_whole("width", width, 16, 4096)
+        check_whole("height", height, 16, 4096)
         self.terminate_on_success = bool(terminate_on_success)
         self.reset_noise = float(reset_noise)
         self.render_mode = render_mode

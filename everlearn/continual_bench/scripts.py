@@ -14,11 +14,13 @@ import numpy as np
 from everlearn.continual_bench import observation
 from everlearn.interfaces import FloatArray
 from everlearn.registry import Registry
-from everlearn.support.errors import InvalidInputError
+from everlearn.support.checks import check_number
 
 OPEN, CLOSED = -1.0, 1.0
 # Action for a metre of distance; below the speed limit of one centimetre a step it slows down.
 GAIN = 12.0
+MAX_NOISE = 10.0
+"""Largest deviation of noise on actions, which lie in [-1, 1]; more changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,7 @@ class ScriptedController:
     """
 
     def __init__(self, task: str, noise: float = 0.0, seed: int = 0) -> None:
-        if not noise >= 0.0:
-            raise InvalidInputError(f"noise must be zero or more, got {noise}")
+        check_number("noise", noise, 0.0, MAX_NOISE)
         self.phases = SCRIPTS.get(task)
         self.noise = noise
         self._generator = np.random.default_rng(seed)

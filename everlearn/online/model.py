@@ -104,7 +104,6 @@ class OnlineWorldModel(ImaginingModel):
         self.learner = RidgeLearner(
             cells=self.encoding.cells,
             active=self.encoding.active,
-            corners=2**self.encoding.grid_dim,
             outputs=self.inputs.observations,
             own_scale=unread,
             dtype=self.dtype,

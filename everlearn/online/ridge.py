@@ -45,12 +45,11 @@ Entries of ``A`` grow with the samples and float32 rounds them; once that roundi
 longer small beside the ridge, the weakest directions of the solution are noise.
 """
 
-DOUBLE_RESOLUTION = 1e-13
-"""Ridge over the trace of ``A_ss`` below which float64 does not resolve it either.
+DOUBLE_RESOLUTION = 2e-14
+"""The same for float64, below which an update is refused: as many of its roundings.
 
-The trace bounds the largest eigenvalue, so that its share of it bounds the condition of the block.
-From about a fifth of this on, what one update leaves wrong in the weakest directions grows from
-update to update.
+Without that the weakest directions grow by a little noise at every update, which no check of a
+single one sees, until the weights overflow.
 """
 
 CHUNK = 256
@@ -165,14 +164,15 @@ class BlockSolver:
             double: FloatArray = self.gathered.astype(np.float64)
             np.einsum("ii->i", double)[:] += ridge
         else:
-            if ridge < DOUBLE_RESOLUTION * (trace := float(diagonal.sum())):
-                raise UnsolvableError(
-                    f"ridge {ridge:g} can no longer be told from nothing beside the statistics of "
-                    f"the active block (trace {trace:g}), in float64 either; use a ridge of at "
-                    f"least {DOUBLE_RESOLUTION * trace:.1g}. The weights were left as they were"
-                )
             diagonal += ridge
             double = self.factor
+        busiest = float(np.einsum("ii->i", self.gathered).max(initial=0.0))
+        if ridge < DOUBLE_RESOLUTION * busiest:
+            raise UnsolvableError(
+                f"float64 does not resolve a ridge of {ridge:g} beside statistics of {busiest:g}, "
+                f"and weights would become noise. Use a ridge of {DOUBLE_RESOLUTION * busiest:.1g} "
+                "or more. The weights were left as they were"
+            )
         if factorise_double(double) == 0:
             solved = self._improve(ridge, right, weights, double, _back_double)
             if solved is not None:
@@ -217,13 +217,14 @@ class BlockSolver:
     def _rounding(self, ridge: float, weights: FloatArray) -> float:
         """Residual that weights of their type cannot avoid, with some room.
 
-        Rounding them by ``eps |W|`` leaves up to ``eps (|A| + r) |W|``; below the smallest normal
-        number it is the distance of those numbers that counts, which is ``eps`` times that one.
+        Rounding them by ``eps |W|`` leaves up to ``eps (|A| + r) |W|``, and no weight is nearer to
+        zero than the smallest number of its type.
         """
-        epsilon, smallest = (float(getattr(np.finfo(weights.dtype), n)) for n in ("eps", "tiny"))
-        weights = np.maximum(np.abs(weights), smallest)
+        epsilon = float(np.finfo(weights.dtype).eps)
+        smallest = float(np.finfo(weights.dtype).smallest_subnormal)
         floor = epsilon * update_kernels.rounding_floor(self.gathered, weights, self._all)
-        return FLOOR * (floor + epsilon * ridge * float(weights.max()))
+        floor += smallest * len(weights) * float(self.gathered.max())
+        return FLOOR * (floor + ridge * (epsilon * float(np.abs(weights).max()) + smallest))
 
 
 class RidgeLearner:
@@ -231,8 +232,8 @@ class RidgeLearner:
 
     Parameters
     ----------
-    cells, active, corners
-        Cells in all, active in one input at most, and active in one grid of it.
+    cells, active
+        Cells in all, and active in one input at most.
     outputs
         Numbers in a target (``S``).
     own_scale
@@ -252,7 +253,6 @@ class RidgeLearner:
         *,
         cells: int,
         active: int,
-        corners: int,
         outputs: int,
         own_scale: int,
         dtype: npt.DTypeLike,
@@ -260,7 +260,7 @@ class RidgeLearner:
         max_bytes: float | None,
         threads: Threads,
     ) -> None:
-        self.cells, self.active, self.corners, self.outputs = cells, active, corners, outputs
+        self.cells, self.active, self.outputs = cells, active, outputs
         self.dtype, self.ridge = np.dtype(dtype), ridge
         self.width = padded(outputs, LANES)
         # A tuple as long as a row of weights has vectors: the kernels compile for that width.
@@ -317,11 +317,15 @@ class RidgeLearner:
         self.solver = BlockSolver(self.active, self.dtype, self._groups)
         self.solver.fallbacks = fallbacks
 
-    def _promote_if_needed(self, cells: Cells) -> None:
+    def _promote_if_needed(self, cells: Cells, values: FloatArray) -> None:
+        """Go on in float64 if float32 will not resolve the ridge after this sample."""
         if self.dtype == np.float64:
             return
-        used = cells[self.statistics.row_of[cells] >= 0]
-        busiest = self.statistics.diagonal(used).max(initial=0.0)
+        positions = self.statistics.position_of[cells]
+        known = positions >= 0
+        after = values.astype(np.float64) ** 2
+        after[known] += self.statistics.diagonal(positions[known])
+        busiest = after.max(initial=0.0)
         if self.ridge < RESOLUTION * busiest:
             logger.warning(
                 "after %d samples float32 no longer resolves the ridge (%g) beside the statistics "
@@ -340,37 +344,38 @@ class RidgeLearner:
 
     def learn(self, cells: Cells, values: FloatArray, target: Doubles) -> None:
         """Take in one sample and update the weights at its cells (equation 5)."""
-        self._promote_if_needed(cells)
-        values = values.astype(self.dtype, copy=False)
-        rows = self.statistics.admit(cells)
+        self._promote_if_needed(cells, values)
+        positions = self.statistics.admit(cells)
+        order = np.argsort(-positions)  # the order in which the kernels read A
+        cells, positions = cells[order], positions[order]
+        values = values[order].astype(self.dtype, copy=False)
         self.solver.prepare(len(cells))
         with self._threads.limited():
             update_kernels.accumulate(
-                self.statistics.products,
-                rows,
-                cells,
+                self.statistics.tiles,
+                positions,
                 values,
                 self.solver.gathered,
                 self.solver.factor,
             )
-            self.statistics.add_target(rows, values, target)
+            self.statistics.add_target(positions, values, target)
             self.samples += 1
             error = np.zeros(self.width)
             update_kernels.prediction(self.weights, cells, values, error)
             error[: self.outputs] = target - error[: self.outputs]
             gained: Doubles = np.multiply.outer(values, error)
-            self._update(cells, rows, gained)
+            self._update(cells, positions, gained)
 
-    def _update(self, cells: Cells, rows: Cells, gained: Doubles) -> None:
+    def _update(self, cells: Cells, positions: Cells, gained: Doubles) -> None:
         """``W_s += (A_ss + r I)^-1 G_s``; `gained` is what the new sample added to ``G_s``."""
-        right = self._residual_of_active(cells, rows, gained)
+        right = self._residual_of_active(cells, positions, gained)
         before = self.weights[cells]
         self.forget_previous()
         after, left = self.solver.solve(self.ridge, right, before)
         self.set_weights(cells, after)
         self.remember(cells, left)
 
-    def _residual_of_active(self, cells: Cells, rows: Cells, gained: Doubles) -> Doubles:
+    def _residual_of_active(self, cells: Cells, positions: Cells, gained: Doubles) -> Doubles:
         """``G_s`` after the new sample.
 
         A sample with error ``e = y - W^T phi`` adds ``phi e^T`` to ``G``. The last update left its
@@ -387,17 +392,22 @@ class RidgeLearner:
         known = np.flatnonzero(slots >= 0)
         right = np.empty((len(cells), self.width))
         right[known] = self.carried[slots[known]] + gained[known]
-        part = self.statistics.targets[rows[fresh]] - self.ridge * weights[fresh]
-        update_kernels.subtract_products(
-            self.statistics.products,
-            rows[fresh],
-            self.statistics.sorted_cells,
-            self.weights,
-            part,
-            self.vectors,
-        )
+        part = self.statistics.targets[positions[fresh]] - self.ridge * weights[fresh]
+        self._subtract_rows(positions[fresh], part)
         right[fresh] = part
         return right
+
+    def _subtract_rows(self, positions: Cells, out: Doubles) -> None:
+        """``out[n] -= A[positions[n]] . W``."""
+        update_kernels.subtract_rows(
+            self.statistics.tiles,
+            self.statistics.cells,
+            positions,
+            self.weights,
+            out,
+            self.vectors,
+            self._threads.number(),
+        )
 
     def remember(self, cells: Cells, residual: Doubles) -> None:
         """From here on the residual of `cells` is known."""
@@ -412,18 +422,16 @@ class RidgeLearner:
 
     def add(self, cells: Cells, values: FloatArray, targets: Doubles) -> None:
         """Take samples ``[N, K]`` into the statistics; the weights stay as they are."""
-        # The kernels read neighbours in a row by their address.
-        cells, values = np.ascontiguousarray(cells), np.ascontiguousarray(values)
         self.statistics.admit(cells.ravel())
         self.forget_previous()
-        with self._threads.limited():
-            self.statistics.add(cells, values.astype(self.dtype, copy=False), targets, self.corners)
+        with self._threads.limited() as threads:
+            self.statistics.add(cells, values.astype(self.dtype, copy=False), targets, threads)
         self.samples += len(cells)
 
     def solve(self) -> None:
         """Set the weights to ``(A + r I)^-1 B``, the exact solution of everything seen."""
         statistics, used = self.statistics, self.statistics.used
-        needed = self._fixed_bytes() + used * statistics.row_bytes() + 8 * used**2
+        needed = self._fixed_bytes() + statistics.bytes_of(used) + 8 * used**2
         if self._max_bytes is not None and needed > self._max_bytes:
             raise MemoryLimitError(
                 f"solving over {used} cells needs {needed / 1e9:.3g} GB, more than the "
@@ -432,10 +440,7 @@ class RidgeLearner:
             )
         if used == 0:
             return
-        cells = statistics.cells
-        matrix = np.empty((used, used))
-        for row in range(used):
-            matrix[row] = statistics.products[row, cells]
+        matrix = statistics.lower_half()
         matrix.ravel()[:: used + 1] += self.ridge
         with self._threads.limited(blas=True):
             factor, info = lapack.dpotrf(matrix.T, lower=0, clean=0, overwrite_a=1)
@@ -446,7 +451,7 @@ class RidgeLearner:
                 )
             solution, _ = lapack.dpotrs(factor, statistics.targets[:used], lower=0)
         self.forget_previous()
-        self.set_weights(cells, solution)
+        self.set_weights(statistics.cells, solution)
 
     def residual(self) -> Doubles:
         """``G = B - A W - r W`` of every cell ``[D, S]``, from the statistics, in float64."""
@@ -456,10 +461,9 @@ class RidgeLearner:
         out = np.zeros_like(weights)
         for first in range(0, statistics.used, CHUNK):
             rows = slice(first, min(first + CHUNK, statistics.used))
-            block = statistics.products[rows].astype(np.float64)
             out[cells[rows]] = (
                 statistics.targets[rows, : self.outputs]
-                - block @ weights
+                - statistics.rows(rows.start, rows.stop) @ weights[cells]
                 - self.ridge * weights[cells[rows]]
             )
         return out

@@ -1,7 +1,7 @@
 """The sufficient statistics of everything seen: ``A = sum phi phi^T``, ``B = sum phi y^T``.
 
-Only cells that some input has activated have rows. Columns of ``A`` are all cells: adding a
-cell adds a row at the end and moves nothing.
+Only cells that some input has activated have a position, and take memory: half of ``V x V`` numbers
+for ``V`` cells in use. kernels/update.py has how they are stored.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from everlearn.interfaces import FloatArray
 from everlearn.online.kernels import update as update_kernels
+from everlearn.online.kernels.update import SIDE
 from everlearn.support.errors import MemoryLimitError
 
 
@@ -36,6 +37,11 @@ def reserve(rows: int, columns: int, dtype: npt.DTypeLike) -> FloatArray:
     return np.frombuffer(pages, dtype).reshape(rows, columns)
 
 
+def tiles_of(cells: int) -> int:
+    """Tiles that so many cells in use need."""
+    return int(update_kernels.first_tile(-(-cells // SIDE)))
+
+
 class Statistics:
     """``A`` and ``B`` over the cells in use.
 
@@ -49,50 +55,60 @@ class Statistics:
         Type of ``A``; ``B`` is small and always float64.
     max_bytes
         What ``A`` and ``B`` may take; None for no limit.
+
+    Attributes
+    ----------
+    tiles
+        Lower half of ``A`` over positions, room for all cells.
+    targets
+        ``B``, a row for each position.
+    position_of
+        Position of each cell; -1 of those never active.
+    used
+        Cells in use.
     """
 
     def __init__(
         self, cells: int, width: int, dtype: npt.DTypeLike, max_bytes: float | None
     ) -> None:
         self.max_bytes = max_bytes
-        self.products = reserve(cells, cells, dtype)
+        self.tiles = reserve(tiles_of(cells), SIDE * SIDE, dtype)
         self.targets: npt.NDArray[np.float64] = np.zeros((cells, width))
-        self.row_of: npt.NDArray[np.int64] = np.full(cells, -1, np.int64)
+        self.position_of: npt.NDArray[np.int64] = np.full(cells, -1, np.int64)
         self._cells: npt.NDArray[np.int64] = np.zeros(cells, np.int64)
         self.used = 0
-        self._sorted: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
     @property
     def cells(self) -> npt.NDArray[np.int64]:
-        """Cells in use, in the order of their rows."""
+        """Cells in use, by position."""
         return self._cells[: self.used]
 
     @property
-    def sorted_cells(self) -> npt.NDArray[np.int64]:
-        """Cells in use in increasing order, the order in which a row of ``A`` is read."""
-        if len(self._sorted) != self.used:
-            self._sorted = np.sort(self.cells)
-        return self._sorted
+    def touched(self) -> FloatArray:
+        """Tiles in use, a view."""
+        return self.tiles[: tiles_of(self.used)]
 
-    def row_bytes(self) -> int:
-        """Bytes of one row of ``A`` and ``B``."""
-        return self.products.itemsize * self.products.shape[1] + 8 * self.targets.shape[1]
+    def bytes_of(self, used: int) -> int:
+        """Bytes of ``A`` and ``B`` with so many cells in use."""
+        tile = self.tiles.itemsize * SIDE * SIDE
+        return tiles_of(used) * tile + 8 * used * self.targets.shape[1]
 
     def admit(self, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Rows of `cells`, after giving new ones a row; refuses before anything is changed."""
-        fresh = np.unique(cells[self.row_of[cells] < 0])
+        """Positions of `cells`, after giving new ones one; refuses before anything is changed."""
+        fresh = np.unique(cells[self.position_of[cells] < 0])
         needed = self.used + len(fresh)
         self._check_limit(needed)
         if len(fresh):
-            self.row_of[fresh] = np.arange(self.used, needed)
+            self.position_of[fresh] = np.arange(self.used, needed)
             self._cells[self.used : needed] = fresh
             self.used = needed
-        return self.row_of[cells]
+        return self.position_of[cells]
 
     def _check_limit(self, needed: int) -> None:
-        if self.max_bytes is not None and needed * self.row_bytes() > self.max_bytes:
+        size = self.bytes_of(needed)
+        if self.max_bytes is not None and size > self.max_bytes:
             raise MemoryLimitError(
-                f"{needed} cells in use need {needed * self.row_bytes() / 1e9:.3g} GB of "
+                f"{needed} cells in use need {size / 1e9:.3g} GB of "
                 f"statistics, more than allowed ({self.max_bytes / 1e9:.3g} GB); raise "
                 "max_memory_gb or take fewer features or bins. Nothing was changed"
             )
@@ -102,59 +118,61 @@ class Statistics:
         cells: npt.NDArray[np.int64],
         values: FloatArray,
         targets: FloatArray,
-        corners: int,
+        threads: int,
     ) -> None:
-        """Take in samples ``cells[N, K]``, ``values[N, K]``, ``targets[N, S]``.
-
-        `corners` is the number of active cells in one grid.
-        """
-        rows = self.admit(cells.ravel()).reshape(cells.shape)
-        update_kernels.accumulate_batch(self.products, rows, cells, values, corners)
+        """Take in samples ``cells[N, K]``, ``values[N, K]``, ``targets[N, S]``."""
+        positions = self.admit(cells.ravel()).reshape(cells.shape)
+        order = np.argsort(-positions, axis=1)
+        positions = np.take_along_axis(positions, order, axis=1)
+        values = np.take_along_axis(values, order, axis=1)
+        update_kernels.accumulate_batch(self.tiles, positions, values, threads)
         for n in range(len(cells)):
-            self.add_target(rows[n], values[n], targets[n])
+            self.add_target(positions[n], values[n], targets[n])
 
     def add_target(
-        self, rows: npt.NDArray[np.int64], values: FloatArray, target: FloatArray
+        self, positions: npt.NDArray[np.int64], values: FloatArray, target: FloatArray
     ) -> None:
         """``B_s += phi y^T``."""
-        self.targets[rows, : len(target)] += np.outer(values.astype(np.float64), target)
+        self.targets[positions, : len(target)] += np.outer(values.astype(np.float64), target)
 
-    def diagonal(self, cells: npt.NDArray[np.int64]) -> FloatArray:
-        """Diagonal entries of ``A`` at `cells`, which are in use."""
-        return self.products[self.row_of[cells], cells]
+    def diagonal(self, positions: npt.NDArray[np.int64]) -> FloatArray:
+        """Diagonal entries of ``A``."""
+        row, place = positions // SIDE, positions % SIDE
+        return self.tiles[row * (row + 1) // 2 + row, place * (SIDE + 1)]
+
+    def rows(self, first: int = 0, last: int | None = None) -> npt.NDArray[np.float64]:
+        """Rows of ``A`` over the cells in use, by position, from `first` to before `last`."""
+        out = np.empty(((self.used if last is None else last) - first, self.used))
+        update_kernels.copy_rows(self.tiles, first, out, True)
+        return out
+
+    def lower_half(self) -> npt.NDArray[np.float64]:
+        """Return ``A`` over the cells in use, up to the diagonal; beyond it is anything."""
+        out = np.empty((self.used, self.used))
+        update_kernels.copy_rows(self.tiles, 0, out, False)
+        return out
 
     def take_over(self, other: Statistics) -> None:
         """Copy what `other` holds, of whatever type, into statistics that are still empty."""
         self.admit_in_order(other.cells)
-        for row in range(other.used):
-            self.products[row] = other.products[row]
+        self.touched[:] = other.touched
         self.targets[: other.used] = other.targets[: other.used]
 
     def packed(self) -> FloatArray:
-        """Upper half of ``A`` over the cells in use, row by row, in the order of rows."""
-        used, cells = self.used, self.cells
-        out = np.empty(used * (used + 1) // 2, self.products.dtype)
-        position = 0
-        for row in range(used):
-            out[position : position + used - row] = self.products[row, cells[row:]]
-            position += used - row
+        """Upper half of ``A`` over the cells in use, row by row, by position."""
+        out = np.empty(self.used * (self.used + 1) // 2, self.tiles.dtype)
+        update_kernels.pack(self.tiles, self.used, out)
         return out
 
     def unpack(self, cells: npt.NDArray[np.int64], packed: FloatArray, targets: FloatArray) -> None:
         """Take over what `packed` gave, into statistics that are still empty."""
         self.admit_in_order(cells)
-        used = len(cells)
-        position = 0
-        for row in range(used):
-            line = packed[position : position + used - row]
-            self.products[row, cells[row:]] = line
-            self.products[row:used, cells[row]] = line
-            position += used - row
-        self.targets[:used, : targets.shape[1]] = targets
+        update_kernels.unpack(self.tiles, self.used, packed)
+        self.targets[: self.used, : targets.shape[1]] = targets
 
     def admit_in_order(self, cells: npt.NDArray[np.int64]) -> None:
-        """Give `cells` rows 0, 1, ... in the order given."""
+        """Give `cells` positions 0, 1, ... in the order given."""
         self._check_limit(len(cells))
         self.used = len(cells)
         self._cells[: self.used] = cells
-        self.row_of[cells] = np.arange(self.used)
+        self.position_of[cells] = np.arange(self.used)

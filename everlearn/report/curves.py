@@ -1,4 +1,4 @@
-"""What is drawn over time: one curve for each method and task, with everything about it."""
+"""What is drawn over time: a curve for each method and task, and the area that is regret."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from everlearn.results import metrics
 from everlearn.results.methods import Method, Study
 from everlearn.results.read import RunRecord
 from everlearn.results.statistics import Floats, Resampling, column_estimates, estimate
+from everlearn.results.summary import periods
 
 FIELDS = ("mean", "standard_error", "middle", "low", "high", "runs")
 """Of a curve at every point, as `statistics.Estimate` has them."""
@@ -319,3 +320,65 @@ def _average_curve(method: Method, resampling: Resampling, scaled: bool) -> Curv
     columns = np.array(rows, dtype=np.float64).T
     times = np.array(sorted(points), dtype=np.int64)
     return Curve(method.label, "", len(method.runs), times, dict(zip(FIELDS, columns, strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class RegretArea:
+    """What regret is, for one method: the area between an oracle and it.
+
+    Attributes
+    ----------
+    method
+        Its label.
+    episodes, performance
+        Corners of the success rate of the task at hand, mean over the runs.
+    regret
+        The area's share of the whole.
+    runs
+        How many runs are in it.
+    """
+
+    method: str
+    episodes: Floats
+    performance: Floats
+    regret: float
+    runs: int
+
+
+def regret_areas(study: Study) -> list[RegretArea]:
+    """Return the area of every method with finished runs whose evaluations are all there."""
+    if study.protocol.measure != "success":
+        return []  # there is no best return to compare with
+    areas = []
+    for method in study.methods:
+        lines = [_online_performance(run) for run in method.complete]
+        complete = [line for line in lines if line is not None]
+        if not complete:
+            continue
+        # Switches have two values at one time, so runs are put together period by period.
+        merged = [joined_period(list(part)) for part in zip(*complete, strict=True)]
+        episodes = np.concatenate([when for when, _ in merged])
+        performance = np.concatenate([values for _, values in merged])
+        area = sum(float(np.trapezoid(1 - values, when)) for when, values in merged)
+        regret = area / study.protocol.episodes
+        areas.append(RegretArea(method.label, episodes, performance, regret, len(complete)))
+    return areas
+
+
+def joined_period(lines: list[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+    """Mean of piecewise linear functions over one period, at all their corners."""
+    when, _ = joined([(times.astype(np.int64), values) for times, values in lines])
+    mean = np.mean([np.interp(when, times, values) for times, values in lines], axis=0)
+    return when.astype(np.float64), mean
+
+
+def _online_performance(run: RunRecord) -> list[tuple[Floats, Floats]] | None:
+    """Success rate of the task at hand, period by period; None if one was never evaluated."""
+    table = run.evaluations
+    lines = []
+    for span in periods(run.config, run.episode_column("step"), by_steps=False):
+        line = metrics.performance_in(table.episodes, table.values, span)
+        if line is None:
+            return None
+        lines.append(line)
+    return lines

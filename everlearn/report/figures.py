@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,26 +9,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from everlearn.report.comparisons import (
-    ABLATIONS,
-    BINS,
-    BUDGET,
-    Ablation,
-    RegretArea,
-    Speed,
-    ablations,
-    references,
-    regret_areas,
-    speeds,
-)
-from everlearn.report.curves import FIELDS, Curve, CurveFigure
+from everlearn.report.curves import FIELDS, Curve, CurveFigure, RegretArea, regret_areas
 from everlearn.results.methods import Study
-from everlearn.results.statistics import Estimate, Resampling
-from everlearn.support.plotting import GREY, MARKERS, SHADE, LineStyle, label_axes, new_figure
+from everlearn.results.statistics import Estimate, Resampling, estimate
+from everlearn.support.plotting import GREY, SHADE, LineStyle, label_axes, new_figure
 
 Row = dict[str, Any]
 
@@ -67,12 +53,10 @@ def draw_study(
     areas = [area for area in regret_areas(study) if area.method in main]
     if areas:
         drawings.append(_draw_areas(areas, study, styles))
-    for setting in (BUDGET, BINS):
-        families = ablations(study, setting, resampling)
-        if families:
-            known = references(study, setting, resampling)
-            others = {label: one for label, one in known.items() if label in main}
-            drawings.append(_draw_ablation(study, families, others, styles))
+    if len({method.agent for method in study.methods}) < len(study.methods):
+        from everlearn.report.ablations import draw_ablations  # some agent has several settings
+
+        drawings += draw_ablations(study, resampling)
     timed = speeds(study, resampling)
     if any(speed.steps_per_second.runs for speed in timed.values()):
         drawings.append(_draw_speeds(timed, styles))
@@ -98,7 +82,7 @@ def _draw_curves(spec: CurveFigure, study: Study, styles: Mapping[str, LineStyle
         for curve in drawn:
             if curve.panel == panel:
                 _draw_curve(axes, curve, styles[curve.method])
-        _finish(axes, spec.percent, spec.logarithmic)
+        finish_axes(axes, spec.percent, spec.logarithmic)
         label_axes(axes, spec.x, spec.y, panel or spec.title, legend=False)
         if spec.percent or spec.logarithmic:  # all panels have one scale
             axes.label_outer()
@@ -139,7 +123,8 @@ def _mark_periods(axes: Axes, study: Study, task: str) -> None:
             axes.axvline(at, color="#C9CCD1", ls="--", lw=0.8, zorder=0)
 
 
-def _finish(axes: Axes, percent: bool, logarithmic: bool) -> None:
+def finish_axes(axes: Axes, percent: bool, logarithmic: bool = False) -> None:
+    """Set scale, ticks and grid of the values of a panel."""
     axes.tick_params(labelsize=8)
     if percent:
         axes.set_ylim(-0.03, 1.03)
@@ -169,10 +154,11 @@ def _share_legend(
         )[0]
         for method in methods
     ]
-    _legend_below(figure, handles)
+    legend_below(figure, handles)
 
 
-def _legend_below(figure: Figure, handles: list[Any]) -> None:
+def legend_below(figure: Figure, handles: list[Any]) -> None:
+    """Put the legend of a figure below it, in as many columns as fit."""
     widest = max((len(str(handle.get_label())) for handle in handles), default=1)
     # An entry takes its text and the line beside it, at about 14 characters an inch.
     fitting = int(figure.get_figwidth() * 14 / (widest + 7))
@@ -203,7 +189,7 @@ def _draw_areas(areas: list[RegretArea], study: Study, styles: Mapping[str, Line
         axes.axhline(1, color="black", lw=1.2)
         axes.plot(area.episodes, area.performance, color=color, lw=1.4)
         axes.fill_between(area.episodes, area.performance, 1, color=color, alpha=0.25, lw=0)
-        _finish(axes, percent=True, logarithmic=False)
+        finish_axes(axes, percent=True, logarithmic=False)
         axes.set_xlim(0, study.protocol.episodes)
         count = "1 seed" if area.runs == 1 else f"{area.runs} seeds"
         title = f"{area.method}: {area.regret:.1%} ({count})"
@@ -224,98 +210,43 @@ def _draw_areas(areas: list[RegretArea], study: Study, styles: Mapping[str, Line
     return Drawing("regret-area", "What regret measures", caption, figure, rows)
 
 
-def _draw_ablation(
-    study: Study,
-    families: list[Ablation],
-    others: Mapping[str, Estimate],
-    styles: Mapping[str, LineStyle],
-) -> Drawing:
-    setting = families[0].setting
-    performance, percent = study.protocol.performance, study.protocol.measure == "success"
-    title, x, caption = ABLATIONS[setting]
-    two = any(values.runs for family in families for values in family.utilization)
-    figure, panels = new_figure(1, 1 + two, *((4.4, 3.4) if two else (5.6, 4.2)))
-    rows: list[Row] = []
-    for family in families:
-        style = _family_style(family, styles)
-        rows += _draw_values(panels[0], family, family.performance, style, performance.name)
-        if two:
-            rows += _draw_values(panels[1], family, family.utilization, style, "utilization")
-    if setting == BUDGET:
-        for label, other in others.items():
-            _draw_across(panels[0], other.mean, styles[label], f"{label} (n={other.runs})")
-            rows.append(
-                {"agent": label, "setting": "", "value": "", "metric": performance.name}
-                | _estimate_row(other)
-            )
-    values = sorted({value for family in families for value in family.values})
-    final = "final average performance" if percent else "final average return"
-    for axes, y, shares in zip(panels, (final, "cells ever active"), (percent, True), strict=False):
-        _finish(axes, percent=shares, logarithmic=False)
-        if setting == BUDGET:
-            axes.set_xscale("log")
-        axes.set_xticks(values, [f"{value:g}" for value in values])
-        axes.minorticks_off()
-        label_axes(axes, x, y, title, legend=False)
-    handles = panels[0].get_legend_handles_labels()[0]
-    handles.sort(key=lambda handle: not isinstance(handle, ErrorbarContainer))
-    _legend_below(figure, handles)
-    caption += " Bars: standard error over seeds; n: their number."
-    name = "budget" if setting == BUDGET else "bins"
-    return Drawing(name, title, caption, figure, rows)
+@dataclass(frozen=True)
+class Speed:
+    """How long runs took.
+
+    Attributes
+    ----------
+    steps_per_second, hours, evaluation_hours
+        Over the runs: steps of training a second, and hours of training and of evaluation a run.
+    threads
+        With how many threads, by run.
+    """
+
+    steps_per_second: Estimate
+    hours: Estimate
+    evaluation_hours: Estimate
+    threads: str
 
 
-def _family_style(family: Ablation, styles: Mapping[str, LineStyle]) -> LineStyle:
-    """Return the style of the agent as it is, or of the first value where nobody ran that."""
-    plain = [method for method in family.methods if not method.varied]
-    return dataclasses.replace(styles[(plain or family.methods)[0].label], dash="-")
+def speeds(study: Study, resampling: Resampling) -> Mapping[str, Speed]:
+    """Speed of every method, by its label."""
+    by_label = {}
+    for method in study.methods:
+        timed = [run for run in method.runs if run.training_seconds > 0]
+        finished = [run for run in timed if run.finished]
+        evaluated = [run for run in finished if not math.isnan(run.evaluation_seconds)]
+        threads = sorted({run.config.threads or 0 for run in method.runs})
+        by_label[method.label] = Speed(
+            _over([run.steps / run.training_seconds for run in timed], resampling),
+            _over([run.training_seconds / 3600 for run in finished], resampling),
+            _over([run.evaluation_seconds / 3600 for run in evaluated], resampling),
+            ", ".join(str(number) if number else "?" for number in threads),
+        )
+    return by_label
 
 
-def _draw_across(axes: Axes, value: float, style: LineStyle, label: str) -> None:
-    """Draw a value that does not depend on the axis, with two markers at points of its own."""
-    across = np.linspace(0, 1, 2 * len(MARKERS) + 2)
-    first = 1 + style.number % len(MARKERS)
-    axes.plot(
-        across,
-        np.full_like(across, value),
-        style.dash,
-        marker=style.marker,
-        markevery=[first, first + len(MARKERS)],
-        transform=axes.get_yaxis_transform(),
-        ms=4,
-        mew=0,
-        lw=1.0,
-        color=style.color,
-        label=label,
-    )
-
-
-def _draw_values(
-    axes: Axes, family: Ablation, values: tuple[Estimate, ...], style: LineStyle, metric: str
-) -> list[Row]:
-    counts = sorted({one.runs for one in values})
-    label = f"{family.agent} (n={'-'.join(map(str, counts))})"
-    if len(counts) > 1:
-        for value, one in zip(family.values, values, strict=True):
-            axes.annotate(
-                f"n={one.runs}", (value, one.mean), (5, 4), textcoords="offset points", fontsize=7
-            )
-    axes.errorbar(
-        family.values,
-        [one.mean for one in values],
-        [one.standard_error for one in values],  # NaN, for one seed, draws no bar
-        fmt=f"{style.marker}{style.dash}",
-        ms=4,
-        lw=1.4,
-        capsize=3,
-        color=style.color,
-        label=label,
-    )
-    return [
-        {"agent": family.agent, "setting": family.setting, "value": value, "metric": metric}
-        | _estimate_row(one)
-        for value, one in zip(family.values, values, strict=True)
-    ]
+def _over(values: list[float], resampling: Resampling) -> Estimate:
+    return estimate(np.array(values).reshape(-1, 1), resampling)
 
 
 def _draw_speeds(timed: Mapping[str, Speed], styles: Mapping[str, LineStyle]) -> Drawing:
@@ -333,7 +264,7 @@ def _draw_speeds(timed: Mapping[str, Speed], styles: Mapping[str, LineStyle]) ->
     left.tick_params(colors=GREY, axis="x")
     numbers = [
         {"method": label, "threads": speed.threads, "metric": metric}
-        | _estimate_row(getattr(speed, metric))
+        | estimate_row(getattr(speed, metric))
         for label, speed in timed.items()
         for metric in ("steps_per_second", "hours", "evaluation_hours")
     ]
@@ -360,5 +291,6 @@ def _draw_bars(axes: Axes, row: int, style: LineStyle, *parts: Estimate) -> None
     axes.text(end + error, row, f" {said}", va="center", fontsize=7)
 
 
-def _estimate_row(values: Estimate) -> Row:
+def estimate_row(values: Estimate) -> Row:
+    """Return an estimate as cells of a row."""
     return {name: float(getattr(values, name)) for name in FIELDS}

@@ -18,7 +18,6 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import everlearn
-from everlearn.report.content import Report, StudyReport
 from everlearn.report.curves import CurveFigure
 from everlearn.report.tables import (
     MISSING,
@@ -30,7 +29,6 @@ from everlearn.report.tables import (
     paper_cell,
     words_cell,
 )
-from everlearn.report.videos import LARGEST, Video
 from everlearn.results.methods import Method, Study, plain
 from everlearn.results.read import RunRecord
 from everlearn.results.statistics import Floats
@@ -41,10 +39,13 @@ from everlearn.support.plotting import LineStyle, marker_outline, settle_layout
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from everlearn.report.build import Report, StudyReport, Video
     from everlearn.report.figures import Drawing
 
-PAGE = "index.html"
 PICTURE_DOTS = 130
+LARGEST_VIDEO = 4_000_000
+"""Bytes of a video that is put into the page; of a larger one the page says where it is."""
+
 DIGITS = 5
 """Significant digits of a plotted number: more than a screen can show."""
 
@@ -251,7 +252,7 @@ def _videos(videos: Sequence[Video]) -> str:
         when = f", {video.when} learning" if video.when else ""
         words = f"{escape(video.task)}{when} <small>{escape(video.source)}</small>"
         try:
-            content = base64.b64encode(read_file(video.path, LARGEST)).decode()
+            content = base64.b64encode(read_file(video.path, LARGEST_VIDEO)).decode()
             shown = (
                 '<video controls loop muted playsinline preload="metadata" '
                 f'src="data:video/mp4;base64,{content}"></video>'
@@ -279,14 +280,12 @@ def _runs(study: Study) -> str:
 def _run(run: RunRecord) -> str:
     config = run.config
     known = config.resolved is not None
-    file = shlex.quote(str(run.folder / CONFIG))
+    words = ["everlearn", "run", "--config", str(run.folder / CONFIG), "--out", "runs/again"]
+    words += [word for module in config.imports for word in ("--import", module)]
     rows = [
         ("folder", str(run.folder)),
         # Into another folder: in its own, a run without snapshots would begin anew.
-        (
-            "again",
-            f"everlearn run --config {file} --out runs/again",
-        ),
+        ("again", shlex.join(words)),
         ("agent", _settings({config.agent: None, **config.options})),
         ("world", f"{config.world}: {', '.join(config.tasks)}"),
         (

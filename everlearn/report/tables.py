@@ -1,24 +1,21 @@
-"""Tables of a study: the same rows as Markdown, LaTeX and CSV."""
+"""Tables of a study, with the paper's numbers where they compare; as Markdown and LaTeX."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
-from everlearn.report.comparisons import Change
-from everlearn.results import paper
-from everlearn.results.methods import Method, Study
+from everlearn.results.methods import Method, Protocol, Study
 from everlearn.results.statistics import Estimate, Resampling, estimate
 from everlearn.results.summary import Metric, entry_names, period_scores, summarize
-from everlearn.support.words import printable
+from everlearn.runs.config import PAPER_TASKS
+from everlearn.support.terminal import printable
 
 PAPERS = {"average_performance": "average_performance", "regret_eval": "regret"}
-"""Metrics that the paper's table has, and what `paper.PaperScore` calls them."""
+"""Metrics that the paper's table has, and what `PaperScore` calls them."""
 
 REGRETS = (
     "Regret online: share of training episodes that were not solved. Over episodes, over steps: "
@@ -48,6 +45,45 @@ UNFINISHED = "so far"
 MISSING = "-"
 
 
+class PaperScore(NamedTuple):
+    """A row of the paper's table, in percent: seven seeds, six tasks, 100 episodes each."""
+
+    average_performance: float
+    regret: float
+
+
+PAPER_SEEDS = 7
+PAPER_PROTOCOL = Protocol(
+    world="continual-bench",
+    measure="success",
+    tasks=PAPER_TASKS,
+    episodes_per_task=100,
+    max_steps=500,
+    reset_noise=0.0,
+)
+
+PAPER_SCORES = {
+    "oa-paper": PaperScore(72.93, 27.62),
+    "mlp-paper-finetune": PaperScore(24.86, 37.74),
+    "mlp-paper-si": PaperScore(39.96, 33.57),
+    "mlp-paper-coreset": PaperScore(61.83, 30.83),
+    "mlp-paper-perfect-memory": PaperScore(73.09, 30.95),
+    "sac-finetune": PaperScore(0.69, 67.68),
+    "sac-ewc": PaperScore(31.45, 77.38),
+    "sac-packnet": PaperScore(41.72, 78.50),
+    "sac-coreset": PaperScore(37.31, 77.97),
+    "sac-perfect-memory": PaperScore(41.51, 77.58),
+}
+"""By the agent of ours that has the paper's settings; `oa` and `mlp-*` have others."""
+
+
+def paper_score(method: Method, protocol: Protocol) -> PaperScore | None:
+    """Return the paper's row for a method, None if the paper did not run this."""
+    if protocol != PAPER_PROTOCOL or method.varied:
+        return None
+    return PAPER_SCORES.get(method.agent)
+
+
 @dataclass(frozen=True, eq=False)
 class MethodScores:
     """A method's numbers.
@@ -69,7 +105,7 @@ class MethodScores:
     method: Method
     estimates: dict[str, Estimate]
     so_far: dict[str, float]
-    paper: paper.PaperScore | None
+    paper: PaperScore | None
     percent: bool
 
 
@@ -103,7 +139,7 @@ def score_methods(study: Study, resampling: Resampling) -> list[MethodScores]:
             metric.name: method.estimate(metric, resampling) for metric in protocol.metrics
         }
         so_far = {} if method.complete else _so_far(method, protocol.metrics)
-        papers = paper.paper_score(method, protocol)
+        papers = paper_score(method, protocol)
         percent = protocol.measure == "success"
         scores.append(MethodScores(method, estimates, so_far, papers, percent))
     return scores
@@ -213,7 +249,7 @@ def _remarks(study: Study, scores: Sequence[MethodScores]) -> str:
     if any(None in (score.method.told, score.method.given) for score in scores):
         text += " A dash under told or given: the runs do not say."
     if any(score.paper for score in scores):
-        text += f" Paper: {paper.SEEDS} seeds, the same tasks and budget."
+        text += f" Paper: {PAPER_SEEDS} seeds, the same tasks and budget."
     return text
 
 
@@ -272,31 +308,6 @@ def period_table(study: Study, resampling: Resampling) -> Table:
     return Table("periods", "Periods of training", headings, tuple(rows), note)
 
 
-def change_table(changes: Sequence[Change], first: str, second: str, success: bool) -> Table:
-    """Return how methods differ between two sets as a table."""
-    rows = [
-        (
-            change.method,
-            change.metric.heading,
-            f"{shown(change.before, success)} (n={change.runs[0]})",
-            f"{shown(change.after, success)} (n={change.runs[1]})",
-            _signed(change.difference, success),
-            MISSING
-            if math.isnan(change.low)
-            else f"[{_signed(change.low, success)}, {_signed(change.high, success)}]",
-            change.verdict,
-        )
-        for change in changes
-    ]
-    headings = ("method", "metric", first, second, "difference", "95 % interval", "verdict")
-    note = (
-        f"{'In percent, means' if success else 'Means'} over finished runs; the interval of the "
-        "difference is a stratified bootstrap. Methods that only one set has are in the other "
-        "tables."
-    )
-    return Table("comparison", f"{first} against {second}", headings, tuple(rows), note)
-
-
 def percent(share: float) -> str:
     """Return a share in percent as tables write it; nothing is less than nothing."""
     return f"{round(100 * share, 1) + 0.0:.1f}"
@@ -312,11 +323,6 @@ def shown(value: float, as_percent: bool, scale: float | None = None) -> str:
     size = abs(value if scale is None else scale)
     digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3
     return f"{round(value, digits) + 0.0:.{digits}f}"
-
-
-def _signed(value: float, as_percent: bool) -> str:
-    text = shown(value, as_percent)
-    return text if text.startswith("-") else f"+{text}"
 
 
 def mean_cell(score: MethodScores, metric: Metric) -> str:
@@ -410,51 +416,3 @@ def to_latex(table: Table) -> str:
     lines += ["    " + " & ".join(map(latex_text, row)) + r" \\" for row in table.rows]
     lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}", ""]
     return "\n".join(lines)
-
-
-def to_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows as CSV; NaN is an empty cell."""
-    text = io.StringIO()
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(_cell, names))
-    for row in rows:
-        writer.writerow([_cell(row.get(name, "")) for name in names])
-    return text.getvalue()
-
-
-_FORMULA = ("=", "+", "-", "@", "\n")
-_SIGNED = re.compile(rf"-|[+-][\d. ±\[\],+-]*(?:\({UNFINISHED}\)|\(n=\d+\)|seed\])?")
-"""Numbers as tables write them, which may have a sign."""
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else repr(value)
-    if not isinstance(value, str):
-        return value
-    text = printable(value)
-    # A spreadsheet must not take a name from a run's folder for a formula.
-    return f"'{text}" if text[:1] in _FORMULA and not _SIGNED.fullmatch(text) else text
-
-
-def score_rows(scores: Sequence[MethodScores]) -> list[dict[str, Any]]:
-    """Every number of the table of methods, as rows for CSV and scripts; not in percent."""
-    rows = []
-    for score in scores:
-        for metric, values in score.estimates.items():
-            rows.append(
-                {
-                    "method": score.method.label,
-                    "agent": score.method.agent,
-                    "metric": metric,
-                    "seeds": values.runs,
-                    "mean": values.mean,
-                    "standard_error": values.standard_error,
-                    "interquartile_mean": values.middle,
-                    "low": values.low,
-                    "high": values.high,
-                    "so_far": score.so_far.get(metric, math.nan),
-                }
-            )
-    return rows

@@ -33,7 +33,6 @@ from everlearn.runs.schedule import evaluation_episodes, seen_tasks
 from everlearn.support.archive import reading
 from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
 from everlearn.support.files import check_folder, exists, read_record
-from everlearn.support.lock import is_locked
 
 Floats = npt.NDArray[np.float64]
 Columns = dict[str, npt.NDArray[Any]]
@@ -187,6 +186,8 @@ def is_last(snapshots: list[str], config: RunConfig) -> bool:
 
 def run_state(run: Path, config: RunConfig) -> str:
     """Say whether a run is running, finished or stopped, and where."""
+    from everlearn.support.lock import is_locked  # lists ask, reports do not
+
     if is_locked(run):
         return "running"
     snapshots = snapshot_names(run / CHECKPOINTS)

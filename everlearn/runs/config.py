@@ -14,17 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from everlearn.runs.legacy import upgraded
 from everlearn.support.checks import check_number, check_whole
 from everlearn.support.command_line import internal
 from everlearn.support.errors import (
     DamagedFileError,
     InvalidInputError,
     UnknownNameError,
+    did_you_mean,
     given,
 )
 from everlearn.support.files import RECORD_LIMIT, parse_record, read_file
-from everlearn.support.words import did_you_mean
 
 MAX_SEED = 2**64 - 1
 
@@ -123,7 +122,7 @@ class RunConfig:
     wandb: bool = False
     """Also send the metrics to Weights & Biases."""
     imports: tuple[str, ...] = internal(())
-    """Modules with agents, tasks or worlds of your own, imported before the run."""
+    """Modules with agents, tasks or worlds of your own, which the user of the run imported."""
     told: tuple[str, ...] | None = internal(None)
     """What the agent is told of tasks; filled in when the run starts."""
     given: tuple[str, ...] | None = internal(None)
@@ -230,6 +229,8 @@ class RunConfig:
                 "install a newer everlearn"
             )
         if version < VERSION:
+            from everlearn.runs.legacy import upgraded
+
             values = upgraded(values, source)
         check_known(values, cls, source)
         schedule = values.get("evaluation")

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from everlearn.agents import Episode, make_agent, run_episode
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import MAX_STEPS, ContinualBenchEnv
-from everlearn.continual_bench.video import Film, check_path
+from everlearn.continual_bench.rendering import Film, check_path
 from everlearn.interfaces import Agent, FloatArray
 from everlearn.support.errors import MissingExtraError
 

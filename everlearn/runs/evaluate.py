@@ -10,17 +10,25 @@ from pathlib import Path
 from queue import Empty
 from typing import Any, NamedTuple
 
-from everlearn.interfaces import Agent, World
+import numpy as np
+
+from everlearn.interfaces import Agent, FloatArray, World
 from everlearn.planning.episode import Episode, run_episode
 from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
 from everlearn.runs.evaluators import EvaluatorLostError, Evaluators, Outcomes, Unit
-from everlearn.runs.heldout import HORIZON, Episodes, model_error
 from everlearn.support.errors import InvalidInputError
+from everlearn.world_model.memory import states_along
 from everlearn.worlds import Environments, world_named
 
 POLL = 0.1
 """Seconds between two looks at a stop signal while other processes end their episodes."""
+
+HORIZON = 15
+"""Steps of the long error: the paper's planning horizon."""
+
+Episodes = list[tuple[FloatArray, FloatArray]]
+"""Observations ``[n + 1, S]`` and actions ``[n, A]`` of each episode."""
 
 ShouldStop = Callable[[], bool]
 OnEvaluated = Callable[[str, float], None]
@@ -77,10 +85,10 @@ class Evaluator:
         self.world = world_named(config.world)
         self._films: Any = None
         if videos is not None:
-            from everlearn.continual_bench import video
+            from everlearn.continual_bench import rendering
 
-            video.check_path(videos / "any.mp4")
-            self._films = video
+            rendering.check_path(videos / "any.mp4")
+            self._films = rendering
         self._videos = videos
         self._should_stop = should_stop
         self._on_episode = on_episode
@@ -226,6 +234,36 @@ class Evaluator:
             raise StoppedError
         if film is not None:
             film()
+
+
+def model_error(model: Any, episodes: Episodes, horizon: int = HORIZON) -> float | None:
+    """Mean squared error of the state imagined `horizon` steps ahead; None if no window fits.
+
+    Mean over all windows of `horizon` steps inside the episodes and over the numbers of an
+    observation, in their own units. A model's memory is at each window what it would be had the
+    agent lived through the episode; the imagination starts from the true state.
+    """
+    memory = getattr(model, "memory", None)
+    if memory is not None and memory.size == 0:
+        memory = None
+    starts, plans, ends = [], [], []
+    memories: list[FloatArray] = []
+    for observations, actions in episodes:
+        windows = len(actions) - horizon + 1
+        if windows < 1:
+            continue
+        starts.append(observations[:windows])
+        plans.append(np.lib.stride_tricks.sliding_window_view(actions, horizon, axis=0))
+        ends.append(observations[horizon:])
+        if memory is not None:
+            memories.append(states_along(memory, observations, actions)[:windows])
+    if not starts:
+        return None
+    states_before = np.concatenate(memories) if memories else None
+    actions = np.ascontiguousarray(np.concatenate(plans).transpose(0, 2, 1))
+    states = model.rollout(np.concatenate(starts), actions, memory=states_before)
+    wrong = np.asarray(states[:, -1], dtype=np.float64) - np.concatenate(ends)
+    return float(np.mean(wrong**2))
 
 
 def solved(world: World, task: str, episode: Episode) -> bool | None:

@@ -5,11 +5,11 @@ plays it, and two processes with a thread each play two episodes in less time th
 with two threads, whose parts wait for each other at every decision.
 
 ``python -m everlearn.runs.evaluators`` is such a process. It reads lines of JSON from standard
-input: first the run's config, then snapshots to take the agent from and episodes to play with it.
-Each of these is answered by a line on standard output: ``true`` for a snapshot, the outcome of an
-episode. While it works on one it says so now and then, with a line ``null``: a process that has
-not said anything for `SILENCE` seconds hangs. It ends when standard input is closed, whatever it
-is doing.
+input: first the run's config and the modules that its parent has imported for the user, then
+snapshots to take the agent from and episodes to play with it. Each of these is answered by a line
+on standard output: ``true`` for a snapshot, the outcome of an episode. While it works on one it
+says so now and then, with a line ``null``: a process that has not said anything for `SILENCE`
+seconds hangs. It ends when standard input is closed, whatever it is doing.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from everlearn.registry import imported_modules, load_plugins
 from everlearn.runs.config import MAX_EVALUATORS, RunConfig
 from everlearn.support.processes import (
     claim_output,
@@ -145,7 +146,9 @@ class _Process:
         self._process: subprocess.Popen[bytes] = start(MODULE, threads)
         self._unread = b""
         with suppress(BrokenPipeError):  # the first question finds out
-            self._say({"config": config.to_json(), "threads": threads})
+            # Those of the config too: whoever evaluates has imported them, or refused the run.
+            imports = (*imported_modules(), *config.imports)
+            self._say({"config": config.to_json(), "threads": threads, "imports": imports})
 
     def ask(self, question: dict[str, Any]) -> Any:
         """Return the answer, however long it takes, as long as there are signs of life."""
@@ -197,6 +200,7 @@ def main() -> None:
     answers = claim_output()
     requests = _requests()
     first = next(requests)
+    load_plugins(first["imports"])
     config = RunConfig.from_json(first["config"])
     with limited_threads(first["threads"]):
         for answer in _answers(config, requests, _Heart(answers)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from everlearn.registry import Registry, check_imports, load_plugins
+from everlearn.registry import Registry, load_plugins, require_imported
 from everlearn.runs.config import PAPER_TASKS, EvaluationSchedule, RunConfig
 from everlearn.support.errors import InvalidInputError, UnknownNameError
 
@@ -130,8 +130,7 @@ def base_config(
         )
     if config is not None:
         base = RunConfig.read(config, follow=True)
-        check_imports(base.imports, Path(config).parent)
-        load_plugins(base.imports)
+        require_imported(base.imports, str(config))
         # All that the saved run used, so that it runs the same whatever defaults are by now;
         # of another agent only what was given.
         used = base.agent_options if agent in (None, base.agent) else base.options
@@ -180,15 +179,24 @@ def compose_config(
 def checked(config: RunConfig, options: Iterable[str] = ()) -> RunConfig:
     """Return `config` with options of its agent as ``path=value``; refuses unknown names."""
     from everlearn.agents import AGENTS
-    from everlearn.support.settings import parse_options, with_options
+    from everlearn.support.settings import options_of, parse_options, with_options
     from everlearn.worlds import world_named
 
-    load_plugins(config.imports)
+    load_plugins()
     # Options of the config first: which sort a part has decides which options there are.
     spec = AGENTS.get(config.agent)
     try:
         settings = with_options(spec.config, config.options)
-        chosen = {**config.options, **parse_options(settings, options)}
+        given = parse_options(settings, options)
+        known = options_of(settings)
+        # A part of another sort starts from that sort's defaults, whatever the preset gave the old.
+        replaced = [path for path in given if path in known and given[path] != known[path].value]
+        kept = {
+            path: value
+            for path, value in config.options.items()
+            if not any(path.startswith(f"{part}.") for part in replaced)
+        }
+        chosen = {**kept, **given}
     except UnknownNameError as error:
         raise UnknownNameError(f"agent {config.agent!r}: {error}") from error
     world = world_named(config.world)

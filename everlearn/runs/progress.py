@@ -15,8 +15,7 @@ from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
 from everlearn.runs.listeners import Listener
 from everlearn.runs.metrics_file import Line
-from everlearn.support.terminal import error_console
-from everlearn.support.words import printable
+from everlearn.support.terminal import error_console, printable
 
 LOG_EVERY = 20
 """Evaluation episodes between two lines of a log."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from everlearn.interfaces import Agent
-from everlearn.registry import check_imports
+from everlearn.registry import load_plugins, require_imported
 from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
 from everlearn.runs.evaluate import Evaluator, OnEvaluated
@@ -23,10 +23,14 @@ from everlearn.support.threads import check_threads, limited_threads
 def load_run(
     run: str | Path, notify: Notify = lambda text: None
 ) -> tuple[RunConfig, RunState, Agent]:
-    """Return a run's config, how far it had come, and its agent; changes nothing in the run."""
+    """Return a run's config, how far it had come, and its agent; changes nothing in the run.
+
+    Modules that the run was made with must have been imported: its config may come from anybody.
+    """
     folder = Path(run)
     config = RunConfig.read(folder / CONFIG)
-    check_imports(config.imports, folder)
+    load_plugins()
+    require_imported(config.imports, str(folder))
     environments, agent, _ = make(config)
     with closing(environments):
         snapshot = newest_usable(

@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from everlearn.support.errors import EverlearnError
-from everlearn.support.settings import summaries_of
-from everlearn.support.words import did_you_mean
+from everlearn.support.errors import EverlearnError, did_you_mean
 
 T = TypeVar("T")
 
@@ -71,7 +69,7 @@ def parse(command: type[T], program: str, words: Sequence[str], defaults: T | No
     UsageError
         The words do not fit.
     """
-    arguments = list(_arguments(command, defaults))
+    arguments = list(_arguments(command, defaults, with_help=bool({"-h", "--help"} & {*words})))
     parser = _parser(command, program, arguments)
     values, extra = parser.parse_known_args(list(words))
     if extra:
@@ -111,9 +109,14 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _arguments(
-    kind: type[Any], defaults: Any, path: tuple[str, ...] = (), prefix: str = ""
+    kind: type[Any],
+    defaults: Any,
+    path: tuple[str, ...] = (),
+    prefix: str = "",
+    *,
+    with_help: bool,
 ) -> Iterator[_Argument]:
-    hints, summaries = typing.get_type_hints(kind), summaries_of(kind)
+    hints, summaries = typing.get_type_hints(kind), _summaries(kind) if with_help else {}
     for item in dataclasses.fields(kind):
         role = item.metadata.get(_ROLE)
         if role == "internal":
@@ -124,11 +127,18 @@ def _arguments(
         flag = f"{prefix}{item.name.rstrip('_').replace('_', '-')}"
         if dataclasses.is_dataclass(hints[item.name]):
             inner = prefix if role == "flattened" else f"{flag}."
-            yield from _arguments(typing.cast("type[Any]", hints[item.name]), default, where, inner)
+            nested = typing.cast("type[Any]", hints[item.name])
+            yield from _arguments(nested, default, where, inner, with_help=with_help)
         else:
             yield _Argument(
                 where, flag, hints[item.name], role, default, summaries.get(item.name, "")
             )
+
+
+def _summaries(kind: type[Any]) -> dict[str, str]:
+    from everlearn.support.settings import summaries_of  # it parses source files: for help alone
+
+    return summaries_of(kind)
 
 
 def _default(item: dataclasses.Field[Any], defaults: Any) -> Any:

@@ -6,7 +6,8 @@ package refuses can be caught at once. Messages say what was given, what was exp
 what to do.
 """
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -59,3 +60,14 @@ def given(value: object) -> str:
         return f"a whole number of {value.bit_length()} bits"  # Python refuses to write it out
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Return " Did you mean 'x'?" for the known name closest to `word`, or an empty string."""
+    typed = word[:100] if isinstance(word, str) else ""
+    # Two letters swapped are one mistake, which a plain ratio of a short word overrates.
+    names = list(known)
+    close = difflib.get_close_matches(typed, names, n=1)
+    if not close:
+        close = [name for name in names if len(name) > 1 and sorted(name) == sorted(typed)][:1]
+    return f" Did you mean {close[0]!r}?" if close else ""

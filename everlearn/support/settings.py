@@ -23,8 +23,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from everlearn.support.errors import InvalidInputError, UnknownNameError, given
-from everlearn.support.words import did_you_mean
+from everlearn.support.errors import InvalidInputError, UnknownNameError, did_you_mean, given
 
 C = TypeVar("C")
 

@@ -10,10 +10,22 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from everlearn.support.words import printable
-
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+def printable(text: str) -> str:
+    """Return a text with everything that a terminal would obey, or could not show, spelled out.
+
+    Names and settings come from files that others wrote: an escape sequence in one could move the
+    cursor, rename the window or write over the line above. Ends of lines stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
+        for sign in text
+    )
 
 
 class Forgiving:

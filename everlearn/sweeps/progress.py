@@ -14,8 +14,7 @@ from rich.text import Text
 
 from everlearn.runs.progress import Standing, duration, shown
 from everlearn.support.errors import EverlearnError
-from everlearn.support.terminal import error_console
-from everlearn.support.words import printable
+from everlearn.support.terminal import error_console, printable
 from everlearn.sweeps.job import Job
 from everlearn.sweeps.storage import open_storage
 

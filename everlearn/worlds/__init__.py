@@ -7,12 +7,13 @@ family calls one of them (``gym:Pendulum-v1``, ``dm_control:cartpole-swingup``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
+
+from gymnasium import Env
 
 from everlearn.interfaces import World
 from everlearn.registry import Registry
 from everlearn.support.errors import InvalidInputError, UnknownNameError, given
-from everlearn.worlds.environments import Environments
 
 Family = Callable[[str], World]
 """Makes the world that a family calls by this name."""
@@ -61,6 +62,47 @@ def world_named(name: str) -> World:
             "objective of everlearn.interfaces.World"
         )
     return made
+
+
+class Environments:
+    """Environments by task; all of them have the same spaces.
+
+    Parameters
+    ----------
+    world
+        Makes them.
+    reset_noise, render_mode
+        Handed to `World.make`.
+    """
+
+    def __init__(
+        self, world: World, reset_noise: float = 0.0, render_mode: str | None = None
+    ) -> None:
+        self.world = world
+        self._reset_noise, self._render_mode = reset_noise, render_mode
+        self._made: dict[str, Env[Any, Any]] = {}
+
+    def of(self, task: str) -> Env[Any, Any]:
+        """Return the environment of `task`."""
+        if task not in self._made:
+            env = self.world.make(
+                task, reset_noise=self._reset_noise, render_mode=self._render_mode
+            )
+            for other, first in list(self._made.items())[:1]:
+                spaces = (env.observation_space, env.action_space)
+                if spaces != (first.observation_space, first.action_space):
+                    env.close()
+                    raise InvalidInputError(
+                        f"tasks {other!r} and {task!r} of world {self.world.name!r} have different "
+                        "spaces; one agent can learn only tasks that share them"
+                    )
+            self._made[task] = env
+        return self._made[task]
+
+    def close(self) -> None:
+        """Close all of them."""
+        while self._made:
+            self._made.popitem()[1].close()
 
 
 def _continual_bench() -> World:

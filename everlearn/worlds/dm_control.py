@@ -11,8 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from everlearn.interfaces import FloatArray, Measure, Objective
-from everlearn.support.errors import MissingExtraError, UnknownNameError
-from everlearn.support.words import did_you_mean
+from everlearn.support.errors import MissingExtraError, UnknownNameError, did_you_mean
 from everlearn.worlds.gymnasium import check_only_task
 
 FRAME = 240
@@ -79,11 +78,6 @@ class DMControlEnv(gymnasium.Env[FloatArray, FloatArray]):
         self.action_space = spaces.Box(
             action.minimum.astype(np.float64), action.maximum.astype(np.float64), dtype=np.float64
         )
-
-    @property
-    def control_period(self) -> float:
-        """Seconds of one step."""
-        return float(self._env.control_timestep())
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -8,8 +8,7 @@ import gymnasium
 from gymnasium import spaces
 
 from everlearn.interfaces import Measure, Objective
-from everlearn.support.errors import InvalidInputError, UnknownNameError
-from everlearn.support.words import did_you_mean
+from everlearn.support.errors import InvalidInputError, UnknownNameError, did_you_mean
 
 UNLIMITED = 1000
 """Steps of an episode where neither the environment nor the run says when it ends."""

@@ -12,8 +12,8 @@ import pytest
 
 from everlearn.continual_bench import PAPER_TASKS, rendering
 from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.continual_bench.rendering import film_episode, write_video
 from everlearn.continual_bench.scripts import ScriptedController
-from everlearn.continual_bench.video import film_episode, write_video
 from everlearn.support.errors import InvalidInputError, MissingExtraError, UnknownNameError
 
 try:

@@ -25,6 +25,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 """Of each family, the first part of a name."""
 
+DRAW_NOTHING = ("scripted",)
+"""Agents whose actions do not depend on their seed: a script without noise."""
+
+TOLD = {"boundaries", "name"}
+GIVEN = {"reward function", "success test", "scene", "command law"}
+"""Words that tables explain."""
+
 
 @pytest.fixture(params=AGENTS.names())
 def name(request: pytest.FixtureRequest) -> str:
@@ -62,6 +69,10 @@ def test_follows_the_protocol(name: str):
 
 def test_says_what_it_is_told_and_given(name: str):
     _, agent = make(name)
+    assert {*agent.told} <= TOLD
+    assert {*agent.given} <= GIVEN
+    if name.partition("-")[0] not in (*OPTIONS, "random", "scripted"):
+        return
     last = name.rpartition("-")[2]
     boundaries = last in ("scripted", "packnet", "finetune", "ewc", "si")
     heads = boundaries and name.startswith("sac-")  # each task has outputs of its own
@@ -88,7 +99,7 @@ def test_settings_say_what_they_are(name: str):
 def test_same_seed_same_actions(name: str):
     first, second, other = (play(*make(name, seed), 8) for seed in (3, 3, 4))
     np.testing.assert_array_equal(first, second)
-    if name != "scripted":  # a script without noise has nothing to draw
+    if name not in DRAW_NOTHING:
         assert not np.array_equal(first, other)
 
 

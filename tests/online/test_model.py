@@ -195,7 +195,7 @@ def test_the_memory_limit_is_refused_before_it_is_passed() -> None:
     free = trained(60)
     statistics = free.learner.statistics
     fixed = free.learner._fixed_bytes()
-    limit = (fixed + (statistics.used - 3) * statistics.row_bytes()) / 1e9
+    limit = (fixed + statistics.bytes_of(statistics.used - 3)) / 1e9
     model = small_model(max_memory_gb=limit)
     data = walk(60)
     steps = 0

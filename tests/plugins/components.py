@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from everlearn.agents import mlp_agent, register_agent
-from everlearn.baselines.random import RandomAgent
+from everlearn.baselines import RandomAgent
 from everlearn.deep.strategies import STRATEGIES
 from everlearn.deep.strategies.base import Strategy
 from everlearn.deep.strategies.storage import Reservoir

@@ -13,6 +13,7 @@ from everlearn.agents import AGENTS, OnlineAgent, PlanningAgent, make_agent, reg
 from everlearn.deep.strategies import STRATEGIES
 from everlearn.planning import PLANNERS
 from everlearn.registry import load_plugins
+from everlearn.runs.presets import compose_config
 from everlearn.support.errors import InvalidInputError, UnknownNameError
 from everlearn.support.settings import options_of, parse_options, values_of, with_options
 from everlearn.world_model.memory import MEMORIES
@@ -69,6 +70,13 @@ def test_a_second_planner(tmp_path: Path) -> None:
     assert known["planner.horizon"].summary == "Steps of a sequence."
     with pytest.raises(UnknownNameError, match=r"planner\.elites"):
         by_words("oa", "planner=shooting", "planner.elites=3")
+
+
+def test_another_planner_does_not_get_what_a_preset_gives_the_usual_one() -> None:
+    chosen = compose_config(preset="smoke", agent="oa", options=("planner=shooting",)).options
+    assert chosen == {"model.features": 30, "planner": "shooting"}
+    chosen = compose_config(preset="smoke", agent="oa", options=("planner=cem",)).options
+    assert chosen["planner.elites"] == 10
 
 
 def test_a_new_memory(tmp_path: Path) -> None:

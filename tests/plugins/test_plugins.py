@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -147,11 +149,56 @@ def test_a_module_of_the_working_folder(door: str, tmp_path: Path, run: Path):
     ], "the same bits as with the installed package"
     stored = RunConfig.read(tmp_path / "run" / "config.json")
     assert stored.imports == (("my_parts",) if extra else ())
-    # A run remembers what it was made with: nothing need be said again.
-    said = everlearn("eval", "run", "--episodes", 1, "--json")
+    said = everlearn("eval", "run", "--episodes", 1, "--json", *extra)
     assert json.loads(said.stdout)["episode"] == 4
     assert "mine" in everlearn("list", *extra).stdout.split("agents:")[1].splitlines()[0]
     if extra:
         everlearn("sweep", "--agents", "mine", "--world", "mine", "--seeds", "0", "--out", "sweep",
                   "--episodes-per-task", 1, *extra)  # fmt: skip
         assert (tmp_path / "sweep" / "mine-0" / "config.json").exists()
+
+
+@pytest.fixture
+def stranger(tmp_path: Path, run: Path) -> Path:
+    """A run from elsewhere: its config names a module, which lies in the working folder."""
+    shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns(".lock"))
+    config = RunConfig.read(run / "config.json")
+    config = dataclasses.replace(config, imports=("from_elsewhere",), evaluators=2)
+    (tmp_path / "run" / "config.json").write_text(config.to_json())
+    trap = "open('sprung', 'w').close()\n"
+    (tmp_path / "from_elsewhere.py").write_text(trap + MODULE.read_text())
+    return tmp_path
+
+
+def test_no_command_imports_what_only_a_config_names(stranger: Path):
+    everlearn = everlearn_in(stranger)
+    for words in (
+        ["eval", "run"],
+        ["run", "--config", "run/config.json", "--out", "again"],
+        ["sweep", "--agents", "random", "--seeds", 0, "--config", "run/config.json", "--out", "s"],
+        ["audit", "run", "--agent", "oa"],
+    ):
+        said = everlearn(*words, code=2).stderr
+        assert "--import from_elsewhere" in said
+        assert said.count("\n") == 1
+    everlearn("report", "run", "--out", "report")
+    assert "--import from_elsewhere" in (stranger / "report" / "index.html").read_text()
+    everlearn("list", "--runs", ".")
+    assert not (stranger / "sprung").exists()
+
+
+def test_a_module_that_the_user_names_is_imported_in_every_process(stranger: Path):
+    everlearn = everlearn_in(stranger)
+    words = ["eval", "run", "--episodes", 2, "--json", "--import", "from_elsewhere"]
+    said = everlearn(*words)
+    assert "process less" not in said.stderr
+    assert json.loads(said.stdout)["results"].keys() == {"left", "right"}
+    assert (stranger / "sprung").exists()
+
+
+def test_evaluators_import_what_their_parent_did(tmp_path: Path, run: Path):
+    """Also what the config of the run does not name: it was made with an installed package."""
+    shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns(".lock"))
+    (tmp_path / "my_parts.py").write_text(MODULE.read_text())
+    said = everlearn_in(tmp_path)("eval", "run", "--episodes", 2, "--json", "--import", "my_parts")
+    assert "process less" not in said.stderr

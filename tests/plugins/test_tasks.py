@@ -43,7 +43,8 @@ def test_it_runs_evaluates_and_is_reported(tmp_path: Path, capsys: pytest.Captur
         for line in lines
         if line["kind"] == "eval" and line["episode"] == 4
     }
-    said = json.loads(everlearn("eval", "run", "--episodes", 2, "--json").stdout)
+    words = ["eval", "run", "--episodes", 2, "--import", "my_tasks"]
+    said = json.loads(everlearn(*words, "--json").stdout)
     assert {task: result["success_rate"] for task, result in said["results"].items()} == rates
     assert "raise-hand" in everlearn("list", "--import", "my_tasks").stdout
     words = [

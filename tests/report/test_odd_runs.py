@@ -23,9 +23,9 @@ from everlearn.report import (
     summary_lines,
     write_report,
 )
+from everlearn.report.build import find_videos, to_csv
 from everlearn.report.page import page
-from everlearn.report.tables import Table, latex_text, percent, to_csv, to_markdown
-from everlearn.report.videos import find_videos
+from everlearn.report.tables import Table, latex_text, percent, to_markdown
 from everlearn.results.summary import summarize
 from everlearn.support.errors import InvalidInputError
 from tests.report.synthetic import config_of, settings_of, write_run, write_sweep

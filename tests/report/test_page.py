@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from everlearn.report import read_report, write_report
-from everlearn.report.page import page
-from everlearn.report.videos import LARGEST, find_videos, make_videos
+from everlearn.report.build import find_videos
+from everlearn.report.page import LARGEST_VIDEO, page
+from everlearn.report.videos import make_videos
 from everlearn.runs.loop import execute
 from everlearn.support.errors import MissingExtraError
 from tests.report.browser import Browser, chromium
@@ -264,7 +265,7 @@ def test_videos_are_in_the_page_or_it_says_where_they_are(tmp_path: Path):
     extra = tmp_path / "films"
     extra.mkdir()
     with (extra / "door-open-after.mp4").open("wb") as file:
-        file.truncate(LARGEST + 1)
+        file.truncate(LARGEST_VIDEO + 1)
     found = find_videos([run / "videos", extra, tmp_path / "nowhere"], ["pick-place", "door-open"])
     assert [(video.when, video.source) for video in found] == [
         ("after", "films"),

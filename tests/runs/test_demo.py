@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from everlearn import cli
-from everlearn.continual_bench import video
+from everlearn.continual_bench import rendering
 from everlearn.runs.demo import run_demo
 from everlearn.support.errors import MissingExtraError
 from everlearn.support.threads import limited_threads
@@ -65,7 +65,7 @@ def test_it_leaves_a_video(tmp_path: Path):
         from everlearn.continual_bench.rendering import graphics_library
 
         graphics_library()
-        video.check_path("film.mp4")
+        rendering.check_path("film.mp4")
     except MissingExtraError as error:
         pytest.skip(str(error))
     result, said = played(tmp_path)

@@ -15,11 +15,13 @@ import pytest
 from everlearn.runs.loop import execute
 from everlearn.runs.metrics_file import read_lines
 from everlearn.runs.progress import Screen
-from everlearn.support.terminal import Forgiving, error_console
-from everlearn.support.words import printable
+from everlearn.support.terminal import Forgiving, error_console, printable
 from tests.torture.test_hostile_folders import CONFIG, ROOT
 
-RUN = "import sys; from everlearn.cli import main; main(['run', '--config', *sys.argv[1:]])"
+RUN = (
+    "import sys; from everlearn.cli import main; "
+    "main(['run', '--import', 'tests.torture.world', '--config', *sys.argv[1:]])"
+)
 
 
 class Refusing(io.StringIO):

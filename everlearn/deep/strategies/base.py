@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -168,10 +167,3 @@ def add_quadratic_gradient(
     for weight, parameter, kept in zip(importance, parameters, anchor, strict=True):
         if parameter.grad is not None:
             parameter.grad.addcmul_(weight, parameter - kept, value=scale)
-
-
-def check_positive(**values: float) -> None:
-    """Refuse settings that are not finite positive numbers."""
-    for name, value in values.items():
-        if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
-            raise InvalidInputError(f"{name} is {value!r}; expected a positive number")

@@ -11,7 +11,7 @@ import numpy as np
 from everlearn.deep.strategies.base import Strategy
 from everlearn.deep.strategies.storage import Reservoir
 from everlearn.interfaces import Storage
-from everlearn.support.errors import InvalidInputError
+from everlearn.support.checks import check_whole
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,7 @@ class Coreset(Strategy):
     boundary_aware: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.capacity < 1:
-            raise InvalidInputError(f"capacity is {self.capacity}; expected at least 1")
+        check_whole("capacity", self.capacity, 1)
 
     def storage(self, widths: Mapping[str, int], seed: int | np.random.SeedSequence = 0) -> Storage:
         """Return an empty reservoir."""

@@ -24,12 +24,12 @@ from everlearn.deep.strategies.base import (
     Strategy,
     Tensors,
     add_quadratic_gradient,
-    check_positive,
     copies,
     quadratic,
     zeros,
 )
 from everlearn.interfaces import Protection as ProtectionProtocol
+from everlearn.support.checks import check_number, check_positive, check_whole
 from everlearn.support.errors import InvalidInputError
 
 CHUNK_NUMBERS = 16_000_000
@@ -54,15 +54,14 @@ class ElasticWeightConsolidation(Strategy):
     name: ClassVar[str] = "ewc"
 
     def __post_init__(self) -> None:
-        check_positive(strength=self.strength, decay=self.decay)
+        check_positive("strength", self.strength)
+        check_positive("decay", self.decay)
+        check_number("decay", self.decay, 0.0, 1.0)
+        check_whole("fisher_samples", self.fisher_samples, 1)
+        if self.fisher_floor != 0.0:
+            check_positive("fisher_floor", self.fisher_floor)
         if self.variant not in ("per-task", "online"):
             raise InvalidInputError(f"variant is {self.variant!r}; expected 'per-task' or 'online'")
-        if self.decay > 1.0:
-            raise InvalidInputError(f"decay is {self.decay}; expected at most 1")
-        if self.fisher_samples < 1:
-            raise InvalidInputError(f"fisher_samples is {self.fisher_samples}; expected >= 1")
-        if self.fisher_floor != 0.0:
-            check_positive(fisher_floor=self.fisher_floor)
 
     def protect(self, module: torch.nn.Module) -> ProtectionProtocol:
         """Return the protection of one network."""

@@ -18,6 +18,7 @@ import torch
 
 from everlearn.deep.strategies.base import Protection, Strategy, Tensors, copies
 from everlearn.interfaces import Protection as ProtectionProtocol
+from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError
 
 FREE = -1
@@ -37,8 +38,7 @@ class PackNet(Strategy):
     retrains: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.expected_tasks < 1:
-            raise InvalidInputError(f"expected_tasks is {self.expected_tasks}; expected >= 1")
+        check_whole("expected_tasks", self.expected_tasks, 1)
 
     def protect(self, module: torch.nn.Module) -> ProtectionProtocol:
         """Return the protection of one network."""

@@ -22,12 +22,12 @@ from everlearn.deep.strategies.base import (
     Strategy,
     Tensors,
     add_quadratic_gradient,
-    check_positive,
     copies,
     quadratic,
     zeros,
 )
 from everlearn.interfaces import Protection as ProtectionProtocol
+from everlearn.support.checks import check_positive
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class SynapticIntelligence(Strategy):
     name: ClassVar[str] = "si"
 
     def __post_init__(self) -> None:
-        check_positive(c=self.c, xi=self.xi)
+        check_positive("c", self.c)
+        check_positive("xi", self.xi)
 
     def protect(self, module: torch.nn.Module) -> ProtectionProtocol:
         """Return the protection of one network."""

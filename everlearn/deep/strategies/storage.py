@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from everlearn.interfaces import FloatArray, State
+from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError
 
 FIRST_ROWS = 1024
@@ -150,8 +151,7 @@ class Reservoir(Everything):
         capacity: int,
     ) -> None:
         super().__init__(widths, seed)
-        if capacity < 1:
-            raise InvalidInputError(f"capacity is {capacity}; expected at least 1")
+        check_whole("capacity", capacity, 1)
         self.capacity = capacity
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:

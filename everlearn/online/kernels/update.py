@@ -1,13 +1,17 @@
 """Compiled parts of the online update (equation 5; see ridge.py).
 
 Symbols as in the paper: ``A = sum phi phi^T``, ``B = sum phi y^T``, ``W`` the weights, ``s``
-the active cells. Rows of ``A`` are compact (one for each cell in use), columns are cells: a new
-cell adds a row and moves nothing, and the corners of a grid come in pairs of neighbours, which
-are read and written two at a time.
+the active cells. A cell in use has a position, in the order of first use, and ``A`` over
+positions is symmetric: its lower half is stored, in tiles of 4 x 4 numbers (a cache line in
+float32), one row of tiles after the other. A new cell adds to the end and moves nothing::
 
-An update touches ``A_ss`` (1200 x 1200 numbers in the paper, spread over as many far-apart rows)
-and the rows of ``A`` whose residual is not known. Both wait for memory, not for arithmetic: rows
-to come are prefetched, and four rows are multiplied by ``W`` together, which reads it once.
+    tile (I, J), J <= I, is number I (I + 1) / 2 + J and holds A[4 I + a, 4 J + b] at 4 a + b
+
+An update touches ``A_ss`` (1200 x 1200 numbers in the paper) and the rows of ``A`` whose residual
+is not known. Both wait for memory, not for arithmetic. A sample adds to a tile with one
+multiplication of vectors; cells that came into use together share tiles, and are often active
+together. Tiles to come are prefetched, and four rows are multiplied by ``W`` together, which reads
+it once.
 
 Sums over many cells are gathered in short runs of the storage type and added up in float64:
 in float32 a plain sum over ten thousand cells would bury the residual it computes.
@@ -15,6 +19,7 @@ in float32 a plain sum over ten thousand cells would bury the residual it comput
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,11 +32,39 @@ from everlearn.support.compiled import njit
 from everlearn.world_model.step_kernels import FAST
 from everlearn.world_model.vectors import LANES, Vectors
 
+SIDE = 4
+"""Rows and columns of a tile: a vector holds one."""
+
 RUN = 64
 """Cells summed in the storage type before the sum goes to float64."""
 
 ROWS = 4
 """Rows of A handled together, so that weights are loaded once for all of them."""
+
+AHEAD = 8
+"""Rows between the one that is worked on and the one that is called up from memory."""
+
+BLOCK = 32
+"""Rows and columns of a dense matrix transposed at a time."""
+
+
+@njit(cache=True)
+def first_tile(row: Any) -> Any:
+    """Return the number of the first tile in a row of tiles: how many come before."""
+    return row * (row + 1) // 2
+
+
+def prefetching(builder: Any) -> Callable[[Any, int], None]:
+    """Return what calls up an address for reading (0) or writing (1), into the nearest cache."""
+    byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+
+    def prefetch(pointer: Any, write: int) -> None:
+        flags = [ir.Constant(flag, n) for n in (write, 3, 1)]
+        builder.call(function, [builder.bitcast(pointer, byte), *flags])
+
+    return prefetch
 
 
 @intrinsic
@@ -91,94 +124,326 @@ def subtract_run(
 
 
 @intrinsic
-def accumulate_row(
+def subtract_tiles(
     typingctx: Any,
-    products: Any,
-    row: Any,
-    following: Any,
-    cells: Any,
-    values: Any,
-    value: Any,
-    gathered: Any,
+    out: Any,
+    tiles: Any,
+    positions: Any,
+    coming: Any,
+    first: Any,
+    last: Any,
+    weights: Any,
+    vectors: Any,
 ) -> Any:
-    """``products[row, cells] += value * values``, and the sums into `gathered`, in order.
+    """``out[n] -= A[positions[n], run] . weights`` over the columns of tiles `first` to `last`.
 
-    Corners come in pairs of neighbouring cells, so two numbers go at a time. Rows are far
-    apart in memory: the cells of row `following` are called up while this one is worked on.
+    ``weights[RUN, L]`` are those of the run alone. As in `subtract_run`, the run is summed in the
+    type of the weights. Rows of tiles up to the row's own are read along the row, later ones
+    down the column, and lie far apart: those of the rows `coming` are called up meanwhile.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        products_, row_, following_, cells_, values_, value_, gathered_ = args
-        v = Vectors(context, builder, products.dtype)
-        index = row_.type
-        zero, one = ir.Constant(index, 0), ir.Constant(index, 1)
-        pair = ir.VectorType(v.scalar, 2)
-        size = v.scalar
-        line = v.pointer(products, products_, [row_, zero])
-        coming = v.pointer(products, products_, [following_, zero])
-        cell_pointer = v.pointer(cells, cells_, [zero])
-        factors = v.pointer(values, values_, [zero])
-        target = v.pointer(gathered, gathered_, [zero])
-        splat = ir.Constant(pair, ir.Undefined)
-        for n in range(2):
-            splat = builder.insert_element(splat, value_, ir.Constant(ir.IntType(32), n))
-        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-        prefetch = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag]),
-            "llvm.prefetch.p0",
-        )
-        muladd = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(pair, [pair] * 3),
-            f"llvm.fmuladd.v2f{64 if str(size) == 'double' else 32}",
-        )
-        count = builder.lshr(v.shape(cells, cells_, 0), one)
-        with cgutils.for_range(builder, count) as loop:
-            k = builder.shl(loop.index, one)
-            cell = builder.load(builder.gep(cell_pointer, [k]))
-            pointer = builder.gep(line, [cell])
-            added = v.load(builder.gep(factors, [k]), pair)
-            total = builder.call(muladd, [splat, added, v.load(pointer, pair)])
-            v.store(total, pointer)
-            v.store(total, builder.gep(target, [k]))
-            ahead = builder.bitcast(builder.gep(coming, [cell]), byte)
-            # For writing, into the nearest cache, data.
-            builder.call(prefetch, [ahead] + [ir.Constant(flag, n) for n in (1, 3, 1)])
+        out_, tiles_, positions_, coming_, first_, last_, weights_, _ = args
+        v = Vectors(context, builder, weights.dtype)
+        index = first_.type
+
+        def number(value: int) -> Any:
+            return ir.Constant(index, value)
+
+        def tile(row: Any, column: Any) -> Any:
+            half = builder.lshr(builder.mul(row, builder.add(row, number(1))), number(1))
+            return builder.add(half, column)
+
+        lanes = [number(n * LANES) for n in range(len(vectors))]
+        base = v.pointer(tiles, tiles_, [number(0), number(0)])
+        table = v.pointer(weights, weights_, [number(0), number(0)])
+
+        def begin(position: Any) -> tuple[Any, Any]:
+            """Row of tiles, and where the number of its next one is kept."""
+            row = builder.lshr(position, number(2))
+            start = builder.select(
+                builder.icmp_signed("<=", first_, row), tile(row, first_), tile(first_, row)
+            )
+            kept = cgutils.alloca_once(builder, index)
+            builder.store(start, kept)
+            return row, kept
+
+        def advance(row: Any, kept: Any, column: Any) -> Any:
+            """Return where the tile at `column` starts, and go on to the next."""
+            current = builder.load(kept)
+            down = builder.add(column, number(1))
+            further = builder.select(builder.icmp_signed("<", column, row), number(1), down)
+            builder.store(builder.add(current, further), kept)
+            return builder.mul(current, number(LANES))
+
+        positions__ = cgutils.unpack_tuple(builder, positions_)
+        read = [begin(position) for position in positions__]
+        called = [begin(position) for position in cgutils.unpack_tuple(builder, coming_)]
+        places = [builder.and_(position, number(SIDE - 1)) for position in positions__]
+        totals = [[cgutils.alloca_once(builder, v.vector) for _ in lanes] for _ in read]
+        for total in (one for line in totals for one in line):
+            builder.store(v.constant(0.0), total)
+        prefetch = prefetching(builder)
+        with cgutils.for_range(builder, last_, start=first_) as loop:
+            column = loop.index
+            sources, steps = [], []
+            for row, kept in called:
+                prefetch(builder.gep(base, [advance(row, kept, column)]), 0)
+            for (row, kept), place in zip(read, places, strict=True):
+                along = builder.icmp_signed("<=", column, row)
+                offset = builder.select(along, builder.mul(place, number(SIDE)), place)
+                entry = builder.add(advance(row, kept, column), offset)
+                sources.append(builder.gep(base, [entry]))
+                steps.append(builder.select(along, number(1), number(SIDE)))
+            inside = builder.mul(builder.sub(column, first_), number(SIDE))
+            for n in range(SIDE):
+                cell = builder.mul(builder.add(inside, number(n)), number(len(vectors) * LANES))
+                loaded = [v.load(builder.gep(table, [builder.add(cell, lane)])) for lane in lanes]
+                for source, step, line in zip(sources, steps, totals, strict=True):
+                    entry = builder.gep(source, [builder.mul(step, number(n))])
+                    splat = v.splat(builder.load(entry))
+                    for value, total in zip(loaded, line, strict=True):
+                        builder.store(v.fma(splat, value, builder.load(total)), total)
+        wide = ir.VectorType(ir.DoubleType(), LANES)
+        for n, line in enumerate(totals):
+            for lane, total in zip(lanes, line, strict=True):
+                target = v.pointer(out, out_, [number(n), lane])
+                value = builder.load(total)
+                value = value if v.double else builder.fpext(value, wide)
+                v.store(builder.fsub(v.load(target, wide), value), target)
         return context.get_dummy_value()
 
-    signature = types.void(
-        products, types.intp, types.intp, cells, values, products.dtype, gathered
-    )
+    signature = types.void(out, tiles, positions, coming, types.intp, types.intp, weights, vectors)
     return signature, codegen
 
 
+@intrinsic
+def add_to_tiles(
+    typingctx: Any, tiles: Any, row: Any, following: Any, columns: Any, left: Any, right: Any
+) -> Any:
+    """``tiles[row + columns[n]] += left * right[n]``, all n; `row` and `following` are first tiles.
+
+    Rows of tiles are far apart in memory: those of `following` are called up meanwhile.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        tiles_, row_, following_, columns_, left_, right_ = args
+        v = Vectors(context, builder, tiles.dtype)
+        zero = ir.Constant(row_.type, 0)
+        line = v.pointer(tiles, tiles_, [row_, zero])
+        coming = v.pointer(tiles, tiles_, [following_, zero])
+        numbers = v.pointer(columns, columns_, [zero])
+        factor = v.load(v.pointer(left, left_, [zero]))
+        others = v.pointer(right, right_, [zero, zero])
+        lanes = ir.Constant(row_.type, LANES)
+        prefetch = prefetching(builder)
+        with cgutils.for_range(builder, v.shape(columns, columns_, 0)) as loop:
+            place = builder.mul(builder.load(builder.gep(numbers, [loop.index])), lanes)
+            pointer = builder.gep(line, [place])
+            other = v.load(builder.gep(others, [builder.mul(loop.index, lanes)]))
+            v.store(v.fma(factor, other, v.load(pointer)), pointer)
+            prefetch(builder.gep(coming, [place]), 1)
+        return context.get_dummy_value()
+
+    return types.void(tiles, types.intp, types.intp, columns, left, right), codegen
+
+
+@intrinsic
+def gather(typingctx: Any, tiles: Any, tile: Any, place: Any, offsets: Any, out: Any) -> Any:
+    """``out[k]`` is the number `place` plus ``offsets[k]`` numbers past the start of `tile`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        tiles_, tile_, place_, offsets_, out_ = args
+        v = Vectors(context, builder, tiles.dtype)
+        zero = ir.Constant(tile_.type, 0)
+        source = v.pointer(tiles, tiles_, [tile_, place_])
+        numbers = v.pointer(offsets, offsets_, [zero])
+        target = v.pointer(out, out_, [zero])
+        with cgutils.for_range(builder, v.shape(offsets, offsets_, 0)) as loop:
+            offset = builder.load(builder.gep(numbers, [loop.index]))
+            value = builder.load(builder.gep(source, [offset]))
+            builder.store(value, builder.gep(target, [loop.index]))
+        return context.get_dummy_value()
+
+    return types.void(tiles, types.intp, types.intp, offsets, out), codegen
+
+
+@njit(cache=True)
+def shares(positions: Any, values: Any) -> Any:
+    """Rows of tiles that a sample touches, in descending order like `positions`.
+
+    Returns their numbers ``[M]``, where in `positions` each begins ``[M + 1]``, and the values of
+    each as factors of a tile, repeated by row and by column: ``left[M, 16]``, ``right[M, 16]``.
+    """
+    active = positions.shape[0]
+    rows = np.empty(active, np.int64)
+    starts = np.empty(active + 1, np.int64)
+    left = np.zeros((active, SIDE * SIDE), values.dtype)
+    right = np.zeros((active, SIDE * SIDE), values.dtype)
+    count = 0
+    for k in range(active):
+        row, place = positions[k] // SIDE, positions[k] % SIDE
+        if count == 0 or rows[count - 1] != row:
+            rows[count] = row
+            starts[count] = k
+            count += 1
+        for n in range(SIDE):
+            left[count - 1, SIDE * place + n] = values[k]
+            right[count - 1, SIDE * n + place] = values[k]
+    starts[count] = active
+    return rows[:count], starts[: count + 1], left[:count], right[:count]
+
+
+@njit(cache=True)
+def _accumulate_share(tiles: Any, m: Any, rows: Any, left: Any, right: Any) -> None:
+    """Add a sample to row ``rows[m]`` of tiles."""
+    following = rows[min(m + 1, rows.shape[0] - 1)]
+    add_to_tiles(tiles, first_tile(rows[m]), first_tile(following), rows[m:], left[m], right[m:])
+
+
 @njit(cache=True, parallel=True)
-def accumulate(
-    products: Any, rows: Any, cells: Any, values: Any, gathered: Any, factor: Any
+def accumulate(tiles: Any, positions: Any, values: Any, gathered: Any, factor: Any) -> None:
+    """``A_ss += phi phi^T``, and the new ``A_ss`` into `gathered` and (upper half) `factor`.
+
+    `positions` are in descending order, so that the upper half is read along rows of tiles.
+    """
+    active = positions.shape[0]
+    rows, starts, left, right = shares(positions, values)
+    offsets = np.empty(active, np.int64)
+    for k in range(active):
+        offsets[k] = SIDE * SIDE * (positions[k] // SIDE) + positions[k] % SIDE
+    count = rows.shape[0]
+    # The first rows have the most tiles: each thread takes some from both ends.
+    for half in prange((count + 1) // 2):
+        # A parallel index is unsigned, which would make floats of sums with signed ones.
+        near = np.int64(half)
+        for m in range(near, count - near, max(1, count - 1 - 2 * near)):
+            _accumulate_share(tiles, m, rows, left, right)
+            for r in range(starts[m], starts[m + 1]):
+                place = SIDE * (positions[r] % SIDE)
+                gather(tiles, first_tile(rows[m]), place, offsets[r:], gathered[r, r:])
+                factor[r, r:] = gathered[r, r:]
+    for block in prange((active + BLOCK - 1) // BLOCK):
+        start = np.int64(block) * BLOCK
+        stop = min(start + BLOCK, active)
+        for first in range(0, stop, BLOCK):
+            for r in range(start, stop):
+                for k in range(first, min(first + BLOCK, r)):
+                    gathered[r, k] = gathered[k, r]
+
+
+@njit(cache=True, parallel=True)
+def accumulate_batch(tiles: Any, positions: Any, values: Any, parts: int) -> None:
+    """Add many samples, ``A += sum phi phi^T``; each part owns rows of tiles.
+
+    `positions` of each sample are in descending order.
+    """
+    for thread in prange(parts):
+        part = np.int64(thread)
+        for n in range(positions.shape[0]):
+            rows, _, left, right = shares(positions[n], values[n])
+            for m in range(rows.shape[0]):
+                if rows[m] % parts == part:
+                    _accumulate_share(tiles, m, rows, left, right)
+
+
+@njit(cache=True)
+def _four(positions: Any, start: Any, end: Any) -> Any:
+    """Positions from `start` on; the last one before `end` again where there are fewer."""
+    last = end - 1
+    return (
+        positions[min(start, last)],
+        positions[min(start + 1, last)],
+        positions[min(start + 2, last)],
+        positions[min(start + 3, last)],
+    )
+
+
+@njit(cache=True, parallel=True)
+def subtract_rows(
+    tiles: Any, cells: Any, positions: Any, weights: Any, out: Any, vectors: Any, parts: int
 ) -> None:
-    """``A_ss += phi phi^T``, and the new ``A_ss`` into `gathered` and (upper half) `factor`."""
-    active = cells.shape[0]
-    for r in prange(active):
-        following = rows[min(r + 1, active - 1)]
-        line = gathered[r]
-        accumulate_row(products, rows[r], following, cells, values, values[r], line)
-        for k in range(r, active):
-            factor[r, k] = line[k]
+    """``out[n] -= A[positions[n]] . W``, with ``out[N, L]`` in float64 and W by cell.
+
+    `cells` are those in use, by position. Parts are for threads; a row is summed by one of them,
+    in the same order whatever their number.
+    """
+    count, used, width = positions.shape[0], cells.shape[0], out.shape[1]
+    share = -(-count // (parts * ROWS)) * ROWS
+    for thread in prange(parts):
+        part = np.int64(thread)
+        block = np.empty((RUN, width), weights.dtype)
+        begin, end = part * share, min((part + 1) * share, count)
+        sums = np.zeros((max(end - begin, 0) + ROWS, width))
+        for first in range(0, used, RUN):
+            filled = min(RUN, used - first)
+            for k in range(filled):
+                block[k] = weights[cells[first + k]]
+            block[filled:] = 0
+            stop = (first + filled + SIDE - 1) // SIDE
+            for start in range(begin, end, ROWS):
+                # The last four may be fewer: they repeat the last row, into parts nobody reads.
+                subtract_tiles(
+                    sums[start - begin :],
+                    tiles,
+                    _four(positions, start, end),
+                    _four(positions, start + AHEAD, end),
+                    first // SIDE,
+                    stop,
+                    block,
+                    vectors,
+                )
+        for n in range(begin, end):
+            for o in range(width):
+                out[n, o] += sums[n - begin, o]
 
 
 @njit(cache=True, parallel=True)
-def accumulate_batch(products: Any, rows: Any, cells: Any, values: Any, corners: int) -> None:
-    """Add many samples, ``A += sum phi phi^T``; a thread owns all rows of a grid."""
-    samples, active = cells.shape
-    for grid in prange(active // corners):
-        line = np.empty(active, products.dtype)
-        for n in range(samples):
-            for r in range(grid * corners, (grid + 1) * corners):
-                following = rows[n, min(r + 1, active - 1)]
-                accumulate_row(
-                    products, rows[n, r], following, cells[n], values[n], values[n, r], line
-                )
+def copy_rows(tiles: Any, first: int, out: Any, whole: bool) -> None:
+    """Rows of A from `first` on into ``out[N, used]``; only up to the diagonal unless `whole`."""
+    flat = tiles.reshape(-1)
+    for n in prange(out.shape[0]):
+        number = first + np.int64(n)
+        row, place = number // SIDE, number % SIDE
+        base = SIDE * SIDE * first_tile(row) + SIDE * place
+        for k in range(number + 1):
+            out[n, k] = flat[base + SIDE * SIDE * (k // SIDE) + k % SIDE]
+        if whole:
+            for k in range(number + 1, out.shape[1]):
+                tile = first_tile(k // SIDE) + row
+                out[n, k] = flat[SIDE * SIDE * tile + SIDE * (k % SIDE) + place]
+
+
+@njit(cache=True, parallel=True)
+def pack(tiles: Any, used: int, packed: Any) -> None:
+    """Upper half of A, row by row, from tiles."""
+    flat = tiles.reshape(-1)
+    for index in prange((used + SIDE - 1) // SIDE):
+        column = np.int64(index)
+        # Four rows of the upper half are read down one column of tiles.
+        for k in range(SIDE * column, used):
+            base = SIDE * SIDE * (first_tile(k // SIDE) + column) + SIDE * (k % SIDE)
+            for place in range(min(SIDE, k + 1 - SIDE * column)):
+                row = SIDE * column + place
+                packed[row * used - row * (row - 1) // 2 + k - row] = flat[base + place]
+
+
+@njit(cache=True, parallel=True)
+def unpack(tiles: Any, used: int, packed: Any) -> None:
+    """Tiles from what `pack` gave."""
+    flat = tiles.reshape(-1)
+    for index in prange((used + SIDE - 1) // SIDE):
+        column = np.int64(index)
+        for k in range(SIDE * column, used):
+            base = SIDE * SIDE * (first_tile(k // SIDE) + column) + SIDE * (k % SIDE)
+            for place in range(min(SIDE, k + 1 - SIDE * column)):
+                row = SIDE * column + place
+                value = packed[row * used - row * (row - 1) // 2 + k - row]
+                flat[base + place] = value
+                if k // SIDE == column:  # on the diagonal both halves of a tile are stored
+                    flat[SIDE * SIDE * (first_tile(column) + column) + SIDE * place + k % SIDE] = (
+                        value
+                    )
 
 
 @njit(cache=True, parallel=True)

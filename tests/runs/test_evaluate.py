@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from everlearn.runs.heldout import model_error
+from everlearn.runs.evaluate import model_error
 from everlearn.worlds import world_named
 
 

@@ -1,4 +1,4 @@
-"""An agent that plays each task's script: what can be reached, and the upper end of every plot."""
+"""Agents to compare with that learn nothing: one acts at random, one plays each task's script."""
 
 from __future__ import annotations
 
@@ -6,17 +6,89 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
-from everlearn.continual_bench.scripts import ScriptedController
+from everlearn.continual_bench.scripts import MAX_NOISE, ScriptedController
 from everlearn.interfaces import FloatArray, Objective
+from everlearn.planning.rollout import action_bounds
 from everlearn.support.archive import load_archive, reading, save_archive
+from everlearn.support.checks import check_number
 from everlearn.support.errors import InvalidInputError, NotReadyError
 from everlearn.support.pickling import reduced
 
-KIND = "everlearn-scripted-agent"
+RANDOM_KIND, SCRIPTED_KIND = "everlearn-random-agent", "everlearn-scripted-agent"
 VERSION = 1
+
+
+class RandomAgent:
+    """Draws every action evenly from the action space and learns nothing.
+
+    Parameters
+    ----------
+    action_space
+        A Box with finite bounds.
+    seed
+        Equal seeds give equal actions.
+    """
+
+    boundary_aware = False
+    told: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+
+    def __init__(self, action_space: spaces.Box, seed: int | np.random.SeedSequence = 0) -> None:
+        self.action_space = action_space
+        self._low, self._high = action_bounds(action_space)
+        self._generator = np.random.default_rng(seed)
+
+    @classmethod
+    def for_env(cls, env: gymnasium.Env[Any, Any], seed: int = 0) -> RandomAgent:
+        """Make one for an environment."""
+        if not isinstance(env.action_space, spaces.Box):
+            raise InvalidInputError(f"action space is {env.action_space}; expected a Box")
+        return cls(env.action_space, seed)
+
+    def begin_task(self, name: str, objective: Objective | None) -> None:
+        """Take no notice."""
+
+    def begin_episode(self) -> None:
+        """Take no notice."""
+
+    def act(self, obs: FloatArray, explore: bool = True) -> npt.NDArray[Any]:
+        """Return a random action."""
+        # Not the space's own generator: that would be state outside of the agent.
+        action = self._generator.uniform(self._low, self._high)
+        return np.clip(action, self._low, self._high).astype(self.action_space.dtype)
+
+    def observe(
+        self,
+        obs: FloatArray,
+        action: FloatArray,
+        next_obs: FloatArray,
+        reward: float,
+        terminated: bool,
+    ) -> None:
+        """Learn nothing."""
+
+    def evaluation_copy(self, seed: int | np.random.SeedSequence) -> RandomAgent:
+        """Return another one with its own generator."""
+        return RandomAgent(self.action_space, seed)
+
+    def save(self, path: str | Path) -> None:
+        """Write the state of the generator to `path`, atomically."""
+        save_archive(
+            path, RANDOM_KIND, VERSION, {}, {"generator": self._generator.bit_generator.state}
+        )
+
+    def load(self, path: str | Path) -> None:
+        """Take over what `save` wrote; a damaged or foreign file changes nothing."""
+        _, meta = load_archive(path, RANDOM_KIND, VERSION)
+        generator = np.random.default_rng(0)
+        with reading(path, "generator"):
+            generator.bit_generator.state = meta["generator"]
+        self._generator = generator
 
 
 class ScriptedAgent:
@@ -35,8 +107,7 @@ class ScriptedAgent:
     given = ("scene",)
 
     def __init__(self, noise: float = 0.0, seed: int | np.random.SeedSequence = 0) -> None:
-        if not 0.0 <= noise < np.inf:
-            raise InvalidInputError(f"noise is {noise}; expected a number of at least 0")
+        check_number("noise", noise, 0.0, MAX_NOISE)
         self.noise = noise
         self._generator = np.random.default_rng(seed)
         self._controller: ScriptedController | None = None
@@ -79,7 +150,7 @@ class ScriptedAgent:
         controller = self._controller
         place = None if controller is None else [controller.phase, controller.phase_steps]
         meta = {"generator": self._generator.bit_generator.state, "place": place}
-        save_archive(path, KIND, VERSION, {}, meta)
+        save_archive(path, SCRIPTED_KIND, VERSION, {}, meta)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what `save` writes, and the name of the script."""
@@ -90,7 +161,7 @@ class ScriptedAgent:
 
         The script itself is not in the file: begin the task before loading.
         """
-        _, meta = load_archive(path, KIND, VERSION)
+        _, meta = load_archive(path, SCRIPTED_KIND, VERSION)
         generator = np.random.default_rng(0)
         with reading(path, "scripted agent"):
             generator.bit_generator.state = meta["generator"]

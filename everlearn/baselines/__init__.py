@@ -1,1 +1,0 @@
-"""Agents to compare with that learn nothing."""
