@@ -14,9 +14,10 @@ from gymnasium import spaces
 from everlearn.continual_bench.scripts import MAX_NOISE, ScriptedController
 from everlearn.interfaces import FloatArray, Objective
 from everlearn.planning.rollout import action_bounds
-from everlearn.support.archive import load_archive, reading, save_archive
+from everlearn.support.archive import load_archive, save_archive
 from everlearn.support.checks import check_number
 from everlearn.support.errors import InvalidInputError, NotReadyError
+from everlearn.support.files import reading
 from everlearn.support.pickling import reduced
 
 RANDOM_KIND, SCRIPTED_KIND = "everlearn-random-agent", "everlearn-scripted-agent"

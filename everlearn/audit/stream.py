@@ -21,9 +21,9 @@ from everlearn.runs.folder import load_transitions, transitions_path
 from everlearn.runs.loop import make
 from everlearn.runs.metrics_file import CONFIG
 from everlearn.runs.presets import checked
-from everlearn.support.archive import reading
 from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError
+from everlearn.support.files import reading
 from everlearn.world_model.memory import Memory, states_along
 
 Doubles = npt.NDArray[np.float64]

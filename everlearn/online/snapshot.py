@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.support.archive import check_arrays, load_archive, reading, save_archive
+from everlearn.support.archive import check_arrays, load_archive, save_archive
 from everlearn.support.errors import InvalidInputError
+from everlearn.support.files import reading
 from everlearn.world_model.memory import Memory, restored_memory
 from everlearn.world_model.snapshot import (
     Arrays,

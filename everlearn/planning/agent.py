@@ -36,9 +36,10 @@ from everlearn.interfaces import EnvironmentFacts, FloatArray, Objective, Plan, 
 from everlearn.planning.config import ObjectiveConfig, PlanningAgentConfig
 from everlearn.planning.escape import Escape
 from everlearn.planning.presets import oa_config
-from everlearn.support.archive import check_arrays, load_archive, part_of, reading, save_archive
+from everlearn.support.archive import check_arrays, load_archive, part_of, save_archive
 from everlearn.support.checks import as_numbers
 from everlearn.support.errors import InvalidInputError, NotReadyError, given
+from everlearn.support.files import reading
 from everlearn.support.pickling import reduced, shallow_copy
 from everlearn.support.settings import values_of, with_options
 from everlearn.support.threads import one_thread_at_a_time

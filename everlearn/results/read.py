@@ -30,9 +30,8 @@ from everlearn.runs.metrics_file import (
     snapshot_names,
 )
 from everlearn.runs.schedule import evaluation_episodes, seen_tasks
-from everlearn.support.archive import reading
 from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
-from everlearn.support.files import check_folder, exists, read_record
+from everlearn.support.files import check_folder, exists, read_record, reading
 
 Floats = npt.NDArray[np.float64]
 Columns = dict[str, npt.NDArray[Any]]

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from everlearn.interfaces import Agent
 from everlearn.runs.metrics_file import Notify, snapshot_name, snapshot_names, storing
-from everlearn.support.archive import load_archive, reading, save_archive, sync_folder
+from everlearn.support.archive import load_archive, save_archive, sync_folder
 from everlearn.support.checks import check_whole
 from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
-from everlearn.support.files import RECORD_LIMIT, check_file, check_folder, exists
+from everlearn.support.files import RECORD_LIMIT, check_file, check_folder, exists, reading
 
 KIND, VERSION = "everlearn-run-state", 2
 AGENT, STATE = "agent", "state"

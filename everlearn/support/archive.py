@@ -15,15 +15,14 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
-from everlearn.support.files import open_file, readable
+from everlearn.support.errors import DamagedFileError, InvalidInputError
+from everlearn.support.files import open_file, readable, reading
 
 MAGIC = b"\x89EVLARN\n"
 DIGEST_SIZE = hashlib.sha256().digest_size
@@ -232,38 +231,6 @@ def _entries(arrays: list[Any], path: Path) -> list[tuple[str, np.dtype[Any], tu
         if len({name for name, _, _ in found}) != len(found):
             raise ValueError("two of its arrays have one name")
     return found
-
-
-@contextmanager
-def reading(path: str | Path, what: str) -> Iterator[None]:
-    """Within, whatever foreign content trips over becomes a `DamagedFileError`.
-
-    Everything read from a file is data that somebody else may have written. Errors of this
-    package pass through.
-
-    Parameters
-    ----------
-    path
-        What is read, for the message.
-    what
-        What it should hold, for the message.
-    """
-    try:
-        yield
-    except EverlearnError:
-        raise
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        MemoryError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
-        raise DamagedFileError(
-            f"{path} holds no usable {what} ({type(error).__name__}: {error}); use another copy"
-        ) from error
 
 
 def check_arrays(

@@ -149,6 +149,38 @@ def readable(path: Path) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def reading(path: str | Path, what: str) -> Iterator[None]:
+    """Within, whatever foreign content trips over becomes a `DamagedFileError`.
+
+    Everything read from a file is data that somebody else may have written. Errors of this
+    package pass through.
+
+    Parameters
+    ----------
+    path
+        What is read, for the message.
+    what
+        What it should hold, for the message.
+    """
+    try:
+        yield
+    except EverlearnError:
+        raise
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise DamagedFileError(
+            f"{path} holds no usable {what} ({type(error).__name__}: {error}); use another copy"
+        ) from error
+
+
 def parse_record(content: bytes | str, source: object) -> dict[str, Any]:
     """Read a JSON object of plain values: numbers that are numbers, text that can be written.
 

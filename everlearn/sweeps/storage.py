@@ -41,14 +41,14 @@ from everlearn.runs.metrics_file import (
     read_lines,
     storing,
 )
-from everlearn.support.archive import load_archive, reading, save_archive
+from everlearn.support.archive import load_archive, save_archive
 from everlearn.support.errors import (
     DamagedFileError,
     EverlearnError,
     InvalidInputError,
     MissingExtraError,
 )
-from everlearn.support.files import exists
+from everlearn.support.files import exists, reading
 from everlearn.support.lock import is_locked
 
 ARCHIVE, VERSION = "everlearn-stored-snapshot", 1

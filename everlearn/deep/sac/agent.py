@@ -37,9 +37,10 @@ from everlearn.deep.strategies import (
 )
 from everlearn.interfaces import AgentSpec, FloatArray, Objective, Strategy
 from everlearn.planning.rollout import action_bounds
-from everlearn.support.archive import load_archive, part_of, reading, save_archive
+from everlearn.support.archive import load_archive, part_of, save_archive
 from everlearn.support.checks import as_numbers, check_whole
 from everlearn.support.errors import InvalidInputError, NotReadyError, given
+from everlearn.support.files import reading
 from everlearn.support.pickling import reduced, shallow_copy
 from everlearn.support.settings import with_options
 from everlearn.support.threads import Threads, one_thread_at_a_time
