@@ -70,10 +70,14 @@ class EnvironmentFacts:
         How actions move a position that the observation does not show.
     bodies
         Which observations say where hand and objects are.
+    control_period
+        Seconds of a step: the environment's `control_period`, its `dt`, or one over the
+        ``render_fps`` of its metadata.
     """
 
     commanded_position: CommandedPosition | None = None
     bodies: Bodies | None = None
+    control_period: float | None = None
 
     @classmethod
     def of(cls, env: gymnasium.Env[Any, Any]) -> EnvironmentFacts:
@@ -86,7 +90,7 @@ class EnvironmentFacts:
                     f"the environment's {name} is {given(declared[name])}; expected an "
                     f"everlearn.interfaces.{sort.__name__}"
                 )
-        return cls(**declared)
+        return cls(**declared, control_period=_control_period(env))
 
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` reads."""
@@ -99,7 +103,18 @@ class EnvironmentFacts:
         return cls(
             None if position is None else CommandedPosition(**_with_tuples(position)),
             None if bodies is None else Bodies(**_with_tuples(bodies)),
+            stored.get("control_period"),
         )
+
+
+def _control_period(env: gymnasium.Env[Any, Any]) -> float | None:
+    """Return the seconds of a step where `env` tells them."""
+    for name in ("control_period", "dt"):
+        period = getattr(env.unwrapped, name, None)
+        if isinstance(period, (int, float)) and 0 < period < np.inf:
+            return float(period)
+    frames = (getattr(env, "metadata", None) or {}).get("render_fps")
+    return 1 / frames if isinstance(frames, (int, float)) and 0 < frames < np.inf else None
 
 
 def _with_tuples(stored: Any) -> Any:
@@ -111,7 +126,11 @@ def _with_tuples(stored: Any) -> Any:
 
 
 class Objective(Protocol):
-    """A batched reward: what a planner maximises."""
+    """A batched reward: what a planner maximises.
+
+    It may also have ``continues(obs, action, next_obs)``, with the same arguments: how likely, in
+    [0, 1], an episode goes on after each transition.
+    """
 
     def __call__(self, obs: FloatArray, action: FloatArray, next_obs: FloatArray, /) -> FloatArray:
         """Rewards ``[N]`` of ``obs[N, S]``, ``action[N, A]``, ``next_obs[N, S]``."""

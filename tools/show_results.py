@@ -4,6 +4,7 @@
 says when a page is behind.
 """
 
+import csv
 import json
 import re
 import shutil
@@ -12,6 +13,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
 from everlearn.report import Report, read_report, write_report
 from everlearn.report.tables import MethodScores, Table, mean_cell, to_markdown
@@ -186,8 +189,68 @@ def torture() -> str:
     return "\n".join([textwrap.fill(words, 100), "", *head, *rows])
 
 
+WORLDS, PEERS = "results/worlds", "results/peers/dm_control-100000.csv"
+PUBLISHED = {"tdmpc2": "TD-MPC2", "dreamerv3": "DreamerV3", "sac": "SAC"}
+"""Methods with published returns at 100,000 steps, and what the table calls them."""
+
+
+def worlds() -> str:
+    """Return the table of the agent in many worlds, beside published returns."""
+    published: dict[str, dict[str, str]] = {}
+    with (ROOT / PEERS).open(encoding="utf-8") as lines:
+        for line in csv.DictReader(lines):
+            task = line["task"].replace("cup-catch", "ball-in-cup-catch")
+            published.setdefault(task, {})[line["method"]] = f"{float(line['mean']):.0f}"
+    measured: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted((ROOT / WORLDS).glob("*.json")):
+        one = json.loads(path.read_text(encoding="utf-8"))
+        measured.setdefault(one["world"], []).append(one)
+    rows = []
+    for world in sorted(measured, key=lambda name: (name.split(":")[0], name)):
+        runs = measured[world]
+        task = world.partition(":")[2].replace("_", "-")
+        means = [[mean(run[part]) for run in runs] for part in ("zero", "random", "frozen")]
+        # Training episodes that ended in the last fifth of the steps, or the last one.
+        online = [
+            mean(
+                [total for step, total in run["curve"] if step > 0.8 * run["steps"]]
+                or [run["curve"][-1][1]]
+            )
+            for run in runs
+        ]
+        cells = [
+            f"`{world}`",
+            str(len(runs)),
+            *(f"{mean(values):.0f}" for values in means[:2]),
+            " ".join(f"{value:.0f}" for value in online),
+            " ".join(f"{value:.0f}" for value in means[2]),
+            *(published.get(task, {}).get(method, "-") for method in PUBLISHED),
+            f"{max(run['milliseconds']['p99'] for run in runs):.0f}",
+            f"{max(run['milliseconds']['most'] for run in runs):.0f}",
+        ]
+        rows.append("| " + " | ".join(cells) + " |")
+    headings = (
+        *("world", "seeds", "no action", "random", "`oa`, learning", "`oa`, frozen"),
+        *(f"{name}, 100,000 steps" for name in PUBLISHED.values()),
+        *("p99 ms", "longest ms"),
+    )
+    head = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    every = [run for runs in measured.values() for run in runs]
+    steps = ", ".join(f"{count:,}" for count in sorted({run["steps"] for run in every}))
+    commits = ", ".join(sorted({run["commit"] for run in every}))
+    words = (
+        f"`python -m benchmarks.worlds` at commit {commits}, {steps} steps of the environment "
+        "each, one thread beside other jobs. Returns, a number for each seed: `learning` is the "
+        "mean of training episodes in the last fifth of the steps, `frozen` of five episodes "
+        "afterwards. Published returns are means over three seeds, as the authors of TD-MPC2 give "
+        "them. p99 and longest: milliseconds that the agent took for a step, the worst seed."
+    )
+    return "\n".join([textwrap.fill(words, 100), "", *head, *rows])
+
+
 BLOCKS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/reliability.md", "torture"): torture,
+    ("docs/worlds.md", "worlds"): worlds,
     ("README.md", "paper"): partial(methods, PAPER),
     ("README.md", "quick"): partial(methods, QUICK),
     ("docs/results.md", "parts"): partial(variations, QUICK, "oa", PARTS),

@@ -33,14 +33,34 @@ class OnlineModelConfig:
     """What the bounds of an observation become after scaling."""
     action_gain: float = 1.5
     """What the bounds of an action become after scaling."""
+    update: Literal["active", "exact"] = "active"
+    """What follows the leader: the weights of the ``active`` cells (equation 5), or all, ``exact``.
+
+    The exact update costs as much as the square of the cells in use: it suits encodings of a few
+    thousand cells.
+    """
     solve_every: int = 0
     """Transitions after which the weights become the exact ridge solution; 0 never.
 
     Equation 5 moves the rows of the active cells and holds all others, so rows that are not
     active are left behind when rows that they share samples with move.
     """
+    row_inputs: int = 0
+    """Observations and actions that a row of the projection mixes; 0 mixes all inputs.
+
+    Rows of few inputs resolve those finely, and cells that depend on few inputs are met again in
+    states that differ elsewhere. Each row draws its own.
+    """
     linear: bool = False
     """Whether action and memory are features as they are, beside the grids."""
+    linear_observations: bool = False
+    """Whether observations are such features as well."""
+    linear_gain: float = 1.0
+    """What these features are multiplied by: their ridge is ``ridge / linear_gain^2``.
+
+    A linear part of few weights needs less of a ridge than thousands of cells, and is what a model
+    knows of states that it has not seen.
+    """
     local_grids: float = 0.0
     """Fraction of the grids that see one object from the hand; needs declared `bodies`."""
     local_gain: float = 30.0
@@ -56,8 +76,19 @@ class OnlineModelConfig:
     """Keep predictions inside the observation space."""
     precision: Literal["float32", "float64"] = "float32"
     """Type of statistics, weights and predictions."""
+    seen_range: float | None = None
+    """How far imagined observations may leave the range of those seen, in widths of that range.
+
+    None sets no limit. A model that is wrong where it has seen nothing cannot diverge then.
+    """
     warm_up: int = 200
-    """Transitions that fix the scale of unbounded inputs, before any is learned."""
+    """Transitions that fix the scale of unbounded inputs, before any is learned; see `refit`."""
+    refit: int = 0
+    """Transitions in which the scale of unbounded inputs is fitted again and again.
+
+    Learning begins with the first of them. Whenever their number has doubled the scale is fitted,
+    and if it has changed, all are learned again. 0 fits it once, after `warm_up` transitions.
+    """
     max_memory_gb: float | None = None
     """Refuse to learn before the statistics outgrow this; none for no limit."""
 
@@ -66,10 +97,20 @@ class OnlineModelConfig:
             check_whole(name, getattr(self, name), least)
         check_whole("solve_every", self.solve_every, 0)
         check_whole("warm_up", self.warm_up, 2)
-        for name in ("ridge", "observation_gain", "action_gain", "local_gain"):
+        for name in ("refit", "row_inputs"):
+            check_whole(name, getattr(self, name), 0)
+        for name in ("ridge", "observation_gain", "action_gain", "local_gain", "linear_gain"):
             check_positive(name, getattr(self, name))
+        if self.seen_range is not None:
+            check_number("seen_range", self.seen_range, 0.0, 1e6)
+        if self.linear_observations and not self.linear:
+            raise InvalidInputError("linear_observations needs linear as well")
+        if self.row_inputs and self.local_grids:
+            raise InvalidInputError("row_inputs and local_grids exclude each other; set one to 0")
         check_number("local_grids", self.local_grids, 0.0, 1.0)
         check_number("local_reach", self.local_reach, 0.0, 1e6)
+        if self.update not in ("active", "exact"):
+            raise InvalidInputError(f"update must be one of active, exact; got {self.update!r}")
         if self.precision not in ("float32", "float64"):
             raise InvalidInputError(
                 f"precision must be one of float32, float64; got {self.precision!r}"
@@ -93,6 +134,7 @@ class OnlineModelConfig:
         bodies: Bodies | None = None,
         still: npt.ArrayLike | None = None,
         unread: int = 0,
+        novelty: bool = False,
     ) -> OnlineWorldModel:
         """Make the model; the arguments are those of `OnlineWorldModel`."""
         from everlearn.online.model import OnlineWorldModel
@@ -107,4 +149,5 @@ class OnlineModelConfig:
             bodies=bodies,
             still=still,
             unread=unread,
+            novelty=novelty,
         )

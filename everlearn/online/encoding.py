@@ -62,6 +62,8 @@ class LosseEncoding:
         float32 or float64, the type of all that is computed.
     linear
         Number of inputs, the last ones, that are features of their own beside the grids.
+    linear_gain
+        What these are multiplied by.
     """
 
     def __init__(
@@ -73,9 +75,10 @@ class LosseEncoding:
         rng: np.random.Generator,
         dtype: npt.DTypeLike,
         linear: int = 0,
+        linear_gain: float = 1.0,
     ) -> None:
         self.inputs, self.features, self.bins, self.grid_dim = inputs, features, bins, grid_dim
-        self.linear = linear
+        self.linear, self.linear_gain = linear, linear_gain
         # As many as whole grids have active, so that the kernels need not tell them apart.
         # The constant and the padding count too.
         linear_inputs = self.padded_inputs - self.first_linear
@@ -97,6 +100,7 @@ class LosseEncoding:
 
         The paper's is that of all grids dense and all inputs read.
         """
+        first_linear = 0 if config.linear_observations else inputs.observations
         encoding = cls(
             inputs.count,
             config.features,
@@ -104,7 +108,8 @@ class LosseEncoding:
             config.grid_dim,
             np.random.default_rng(seed),
             config.precision,
-            inputs.count - inputs.observations if config.linear else 0,
+            inputs.count - first_linear if config.linear else 0,
+            config.linear_gain,
         )
         local = round(config.local_grids * config.features)
         if local and (bodies is None or not inputs.scaling.frozen):
@@ -113,10 +118,14 @@ class LosseEncoding:
                 "and finite bounds; an environment declares them as `bodies`. Without, leave "
                 "local_grids at 0"
             )
-        if not local and inputs.gridded.all():
+        if not local and not config.row_inputs and inputs.gridded.all():
             return encoding
         rng = np.random.default_rng(seed)
-        rows = _dense_rows(rng, (config.features - local) * config.grid_dim, inputs)
+        count = (config.features - local) * config.grid_dim
+        if config.row_inputs:
+            rows = _sparse_rows(rng, count, inputs, config.row_inputs)
+        else:
+            rows = _dense_rows(rng, count, inputs)
         if local and bodies is not None:
             rows = np.concatenate([rows, _local_rows(rng, local, config, inputs, bodies)])
             if config.local_reach:
@@ -160,6 +169,7 @@ class LosseEncoding:
             self.grid_dim,
             self.first_linear,
             self.padded_inputs,
+            np.full(1, self.linear_gain, self.dtype)[0],
         )
 
     @property
@@ -222,6 +232,17 @@ def _dense_rows(rng: np.random.Generator, rows: int, inputs: ModelInputs) -> Row
     seen = np.flatnonzero(inputs.gridded)
     out = np.zeros((rows, inputs.count + 1))
     out[:, seen] = rng.normal(0.0, len(seen) ** -0.5, (rows, len(seen)))
+    return out
+
+
+def _sparse_rows(rng: np.random.Generator, rows: int, inputs: ModelInputs, mixed: int) -> Rows:
+    """Draw rows that mix a few inputs each, out of observations and actions: N(0, 1 / mixed)."""
+    observed = np.arange(inputs.observations + inputs.actions)
+    seen = observed[(observed < inputs.read) | (observed >= inputs.observations)]
+    mixed = min(mixed, len(seen))
+    out = np.zeros((rows, inputs.count + 1))
+    for row in out:
+        row[rng.choice(seen, mixed, replace=False)] = rng.normal(0.0, mixed**-0.5, mixed)
     return out
 
 

@@ -21,8 +21,10 @@ from everlearn.online import snapshot
 from everlearn.online.config import OnlineModelConfig
 from everlearn.online.encoding import LosseEncoding
 from everlearn.online.kernels import imagination as kernels
+from everlearn.online.recursive import RecursiveLearner
 from everlearn.online.ridge import RidgeLearner
 from everlearn.support.checks import check_whole
+from everlearn.support.errors import NotReadyError
 from everlearn.support.settings import with_options
 from everlearn.support.threads import Threads
 from everlearn.world_model.base import ImaginingModel, Transitions, paired
@@ -32,6 +34,9 @@ from everlearn.world_model.step_kernels import MemoryTables, Trajectories
 from everlearn.world_model.vectors import LANES, padded
 
 logger = logging.getLogger(__name__)
+
+VISITS = 10.0
+"""How fast cells get old: a cell of ten whole visits is a tenth as new as one of none."""
 
 CHUNK = 256
 """Transitions of a batch encoded at a time."""
@@ -66,6 +71,10 @@ class OnlineWorldModel(ImaginingModel):
         Smallest change of each observation in a step, as for `ImaginingModel`.
     unread
         Observations, the last ones, that are predicted and not read, as for `ImaginingModel`.
+    novelty
+        Whether the last of them is not learned but counts how new an imagined step is: the mean
+        over grids of ``1 / sqrt(1 + VISITS A_kk)`` at the cells ``k`` of the step, 1 where
+        nothing was seen yet. ``A_kk``, the diagonal of the statistics, counts a cell's visits.
     """
 
     def __init__(
@@ -80,6 +89,7 @@ class OnlineWorldModel(ImaginingModel):
         bodies: Bodies | None = None,
         still: npt.ArrayLike | None = None,
         unread: int = 0,
+        novelty: bool = False,
         **options: Any,
     ) -> None:
         check_whole("seed", seed, 0)
@@ -98,28 +108,66 @@ class OnlineWorldModel(ImaginingModel):
             unread,
         )
         self.bodies = bodies
+        self.novelty = novelty
         self.encoding = LosseEncoding.of_config(self.config, self.inputs, bodies, seed)
         self._threads = Threads(threads)
-        limit = self.config.max_memory_gb
-        self.learner = RidgeLearner(
-            cells=self.encoding.cells,
-            active=self.encoding.active,
-            outputs=self.inputs.observations,
-            own_scale=unread,
-            dtype=self.dtype,
-            ridge=self.config.ridge,
-            max_bytes=None if limit is None else limit * 1e9,
-            threads=self._threads,
-        )
+        self._reset_learner()
         self.pending: list[Transitions] = []
+        self.seen_low = np.full(self.inputs.read, np.inf)
+        self.seen_high = -self.seen_low
         logger.info("kernels are compiled at their first use on a machine, which takes < 30 s")
+
+    def _reset_learner(self) -> None:
+        """Forget everything that was learned."""
+        self.learner = self._empty_learner()
+        if self.novelty:
+            self.clear_novelty()
+
+    def _empty_learner(self) -> RidgeLearner | RecursiveLearner:
+        """Return a learner that has learned nothing yet."""
+        limit = self.config.max_memory_gb
+        shared: dict[str, Any] = {
+            "cells": self.encoding.cells,
+            "outputs": self.inputs.observations - self.novelty,
+            "dtype": self.dtype,
+            "ridge": self.config.ridge,
+            "max_bytes": None if limit is None else limit * 1e9,
+            "unlearned": int(self.novelty),
+        }
+        learner: RidgeLearner | RecursiveLearner
+        if self.config.update == "exact":
+            learner = RecursiveLearner(**shared)
+        else:
+            learner = RidgeLearner(
+                active=self.encoding.active,
+                own_scale=self.inputs.unread - self.novelty,
+                threads=self._threads,
+                **shared,
+            )
+        return learner
+
+    def clear_novelty(self) -> None:
+        """Take all cells for new."""
+        self.learner.table[: self._grid_cells, self.learner.outputs] = 1 / self.encoding.features
+
+    @property
+    def _grid_cells(self) -> int:
+        """Cells of grids; those of the linear part follow."""
+        return self.encoding.cells - self.encoding.linear_cells
+
+    def mark_novelty(self, cells: npt.NDArray[np.int64]) -> None:
+        """Write how new `cells`, which are in use, still are, for imagination to sum up."""
+        cells = cells[cells < self._grid_cells]
+        visits = self.learner.visits(cells)
+        novelty = 1 / (self.encoding.features * np.sqrt(1 + VISITS * visits))
+        self.learner.table[cells, self.learner.outputs] = novelty
 
     # What it has learned ---------------------------------------------------------------
 
     @property
     def weights(self) -> FloatArray:
         """``W[D, S]``, a read-only view."""
-        view = self.learner.weights[:, : self.inputs.observations]
+        view = self.learner.weights[:, : self.learner.outputs]
         view.flags.writeable = False
         return view
 
@@ -131,24 +179,27 @@ class OnlineWorldModel(ImaginingModel):
     @property
     def utilization(self) -> float:
         """Fraction of the cells that some transition has activated."""
-        return self.learner.statistics.used / self.encoding.cells
+        return self.learner.used / self.encoding.cells
 
     @property
     def fallbacks(self) -> int:
         """Updates that float32 could not solve and float64 did."""
-        return self.learner.solver.fallbacks
+        return self.learner.fallbacks
 
     @property
     def warming_up(self) -> bool:
-        """Whether transitions are still kept to fix the scale of unbounded inputs."""
-        return not self.inputs.scaling.frozen
+        """Whether transitions are kept, and not learned yet, to fix the scale of inputs."""
+        return not self.inputs.scaling.frozen and not self.config.refit
 
     def residual(self) -> npt.NDArray[np.float64]:
         """``G = B - A W - r W`` of every cell ``[D, S]``, from the statistics, in float64.
 
         Minus half the gradient of the ridge loss: zero, up to rounding, at the active cells of
-        the last transition (equation 5), and at all cells after `solve`.
+        the last transition (equation 5), and at all cells after `solve`. The exact update keeps
+        no statistics to compute it from.
         """
+        if isinstance(self.learner, RecursiveLearner):
+            raise NotReadyError("update='exact' keeps no statistics; the residual needs 'active'")
         return self.learner.residual()
 
     # Encoding and imagination ----------------------------------------------------------
@@ -204,17 +255,70 @@ class OnlineWorldModel(ImaginingModel):
         self._learn(self._transition(obs, action, next_obs, memory))
 
     def _learn(self, transition: Transitions) -> None:
+        self._widen_range(transition)
+        if self._refitted(transition):
+            return
         for one in zip(*self._after_warm_up(transition), strict=True):
             self._learn_one(*one)
+
+    def _widen_range(self, transitions: Transitions) -> None:
+        """Count `transitions` to what imagination may not leave by more than `seen_range`."""
+        if self.config.seen_range is None:
+            return
+        seen = np.concatenate([transitions[0], transitions[2]])[:, : self.inputs.read]
+        self.seen_low = np.minimum(self.seen_low, seen.min(axis=0))
+        self.seen_high = np.maximum(self.seen_high, seen.max(axis=0))
+        self.set_limits()
+
+    def set_limits(self) -> None:
+        """Limit imagined observations by what was seen, and by their space if it clips."""
+        if self.config.seen_range is None or not np.isfinite(self.seen_low).all():
+            return
+        read = self.inputs.read
+        room = self.config.seen_range * (self.seen_high - self.seen_low)
+        low, high = self.seen_low - room, self.seen_high + room
+        if self.config.clip:
+            low, high = (
+                np.maximum(low, self.inputs.low[:read]),
+                np.minimum(high, self.inputs.high[:read]),
+            )
+        self._limits.low[:read], self._limits.high[:read] = low, high
+
+    def _refitted(self, transitions: Transitions) -> bool:
+        """Keep `transitions`; if it is time and the scale has changed, learn all kept ones anew."""
+        scaling = self.inputs.scaling
+        if not self.config.refit or scaling.frozen:
+            return False
+        self.pending.append(transitions)
+        count = self.steps + len(transitions[0])
+        changed = False
+        # Whenever a power of two is passed, from 4 on: fewer say nothing about a scale.
+        if count.bit_length() > max(self.steps.bit_length(), 2):
+            obs, action, next_obs, memory = self._kept()
+            changed = scaling.refit(self.inputs.raw(obs, action, memory))
+            if changed:
+                self._reset_learner()
+                self._add(obs, action, next_obs, memory)
+                self.learner.solve()
+        if count >= self.config.refit:
+            scaling.frozen = True
+            self.pending = []
+        return changed
+
+    def _kept(self) -> Transitions:
+        """All kept transitions as one batch."""
+        obs, action, next_obs, memory = (
+            np.concatenate(part) for part in zip(*self.pending, strict=True)
+        )
+        self.pending = [(obs, action, next_obs, memory)]
+        return self.pending[0]
 
     def _after_warm_up(self, transitions: Transitions) -> Transitions:
         """Give what there is to learn now: `transitions`, none, or all kept ones with them."""
         if not self.warming_up:
             return transitions
         self.pending.append(transitions)
-        obs, action, next_obs, memory = (
-            np.concatenate(part) for part in zip(*self.pending, strict=True)
-        )
+        obs, action, next_obs, memory = self._kept()
         if len(obs) < self.config.warm_up:
             return obs[:0], action[:0], next_obs[:0], memory[:0]
         self.inputs.scaling.freeze(self.inputs.raw(obs, action, memory))
@@ -227,6 +331,8 @@ class OnlineWorldModel(ImaginingModel):
         )
         opened = self.encoding.opened(values)
         self.learner.learn(cells[opened], values[opened], targets[0])
+        if self.novelty:
+            self.mark_novelty(cells[opened])
         if self.config.solve_every and self.steps % self.config.solve_every == 0:
             self.learner.solve()
 
@@ -235,7 +341,7 @@ class OnlineWorldModel(ImaginingModel):
     ) -> tuple[npt.NDArray[np.int64], FloatArray, Batch]:
         """Cells, values and targets of transitions."""
         cells, values = self.encoding(self.inputs.assemble(obs, action, memory))
-        return cells, values, next_obs - obs
+        return cells, values, (next_obs - obs)[:, : self.learner.outputs]
 
     def learn_batch(
         self,
@@ -251,7 +357,14 @@ class OnlineWorldModel(ImaginingModel):
         During the warm-up they are kept like those of `learn`, until there are enough.
         """
         transitions = self._checked(obs, action, next_obs, memory, (2,))
-        observations, actions, following, states = self._after_warm_up(transitions)
+        self._widen_range(transitions)
+        if not self._refitted(transitions):
+            self._add(*self._after_warm_up(transitions))
+        if solve:
+            self.solve()
+
+    def _add(self, observations: Batch, actions: Batch, following: Batch, states: Batch) -> None:
+        """Take transitions into the statistics; the weights stay as they are."""
         chunks = [slice(i, i + CHUNK) for i in range(0, len(observations), CHUNK)]
 
         def encoded(part: slice) -> Iterator[tuple[npt.NDArray[np.int64], FloatArray, Batch]]:
@@ -270,12 +383,12 @@ class OnlineWorldModel(ImaginingModel):
         for part in chunks:
             for cells, _, _ in encoded(part):
                 touched[cells.ravel()] = True
-        self.learner.statistics.admit(np.flatnonzero(touched))
+        self.learner.admit(np.flatnonzero(touched))
         for part in chunks:
             for samples in encoded(part):
                 self.learner.add(*samples)
-        if solve:
-            self.solve()
+        if self.novelty:
+            self.mark_novelty(self.learner.cells_in_use)
 
     def solve(self) -> None:
         """Set the weights to the exact ridge solution of everything seen.

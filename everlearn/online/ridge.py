@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,8 @@ from scipy.linalg import lapack
 from everlearn.interfaces import FloatArray
 from everlearn.online.kernels import update as update_kernels
 from everlearn.online.statistics import Statistics
-from everlearn.support.errors import EverlearnError, MemoryLimitError
+from everlearn.support.archive import check_arrays
+from everlearn.support.errors import EverlearnError, InvalidInputError, MemoryLimitError
 from everlearn.support.threads import Threads
 from everlearn.world_model.vectors import LANES, aligned_zeros, padded
 
@@ -63,6 +65,13 @@ FLOOR = 4.0
 
 ATTEMPTS = 3
 """Solves with one factorisation: the first and two of iterative refinement."""
+
+
+def check_cells(cells: npt.NDArray[Any], name: str, total: int) -> None:
+    """Refuse anything but different cells of an encoding that has `total`."""
+    inside = ((cells >= 0) & (cells < total)).all()
+    if cells.dtype != np.int64 or not inside or len(np.unique(cells)) != len(cells):
+        raise InvalidInputError(f"{name!r} of a state are not different cells of 0 to {total}")
 
 
 class UnsolvableError(EverlearnError, np.linalg.LinAlgError):
@@ -246,7 +255,20 @@ class RidgeLearner:
         Refuse to grow beyond this; None for no limit.
     threads
         Used for every update.
+    unlearned
+        Further columns of `table`, after those of the outputs, that the caller fills.
+
+    Attributes
+    ----------
+    weights
+        ``W[D, L]``.
+    table
+        What predictions read: the weights themselves or, if they are of another type or there are
+        unlearned columns, a copy.
     """
+
+    ARRAYS = ("cells", "products", "targets", "weights", "previous", "carried")
+    """Names of what `state` returns."""
 
     def __init__(
         self,
@@ -259,10 +281,11 @@ class RidgeLearner:
         ridge: float,
         max_bytes: float | None,
         threads: Threads,
+        unlearned: int = 0,
     ) -> None:
         self.cells, self.active, self.outputs = cells, active, outputs
         self.dtype, self.ridge = np.dtype(dtype), ridge
-        self.width = padded(outputs, LANES)
+        self.width = padded(outputs + unlearned, LANES)
         # A tuple as long as a row of weights has vectors: the kernels compile for that width.
         self.vectors = (0,) * (self.width // LANES)
         first = outputs - own_scale
@@ -277,14 +300,37 @@ class RidgeLearner:
             )
         self.statistics = self.empty_statistics(self.dtype)
         self.weights = aligned_zeros((cells, self.width), self.dtype)
-        # What predictions read: the weights themselves, or their copy in the first type.
-        self.table = self.weights
+        self._unlearned = unlearned
+        self.table = aligned_zeros((cells, self.width), dtype) if unlearned else self.weights
         self.solver = BlockSolver(active, self.dtype, self._groups)
         self.samples = 0
         # Cells of the last update, and what it left of their residual.
         self.previous: Cells = np.zeros(0, np.int64)
         self.carried: Doubles = np.zeros((0, self.width))
         self._slot: Cells = np.full(cells, -1, np.int64)
+
+    @property
+    def used(self) -> int:
+        """Cells that some sample has activated."""
+        return self.statistics.used
+
+    @property
+    def cells_in_use(self) -> Cells:
+        """Cells in the order in which they were first activated."""
+        return self.statistics.cells
+
+    @property
+    def fallbacks(self) -> int:
+        """Updates that float32 could not solve and float64 did."""
+        return self.solver.fallbacks
+
+    def visits(self, cells: Cells) -> FloatArray:
+        """Sum of the squared values that `cells`, which are in use, were activated with."""
+        return self.statistics.diagonal(self.statistics.position_of[cells])
+
+    def admit(self, cells: Cells) -> None:
+        """Make room for `cells`; refuses before anything is changed."""
+        self.statistics.admit(cells)
 
     def _fixed_bytes(self) -> int:
         """Bytes that do not grow: weights, their copy, solver, and the table of rows."""
@@ -308,11 +354,11 @@ class RidgeLearner:
         if self.dtype == dtype:
             return
         self.dtype = np.dtype(dtype)
-        if self.dtype == self.table.dtype:
+        if self.dtype == self.table.dtype and not self._unlearned:
             self.weights = self.table
         else:
             self.weights = aligned_zeros((self.cells, self.width), self.dtype)
-            self.weights[:] = self.table
+            self.weights[:, : self.outputs] = self.table[:, : self.outputs]
         fallbacks = self.solver.fallbacks
         self.solver = BlockSolver(self.active, self.dtype, self._groups)
         self.solver.fallbacks = fallbacks
@@ -340,7 +386,7 @@ class RidgeLearner:
         """Write rows of ``W``, and of the table that predictions read."""
         self.weights[cells] = weights
         if self.table is not self.weights:
-            self.table[cells] = weights
+            self.table[cells, : self.outputs] = weights[:, : self.outputs]
 
     def learn(self, cells: Cells, values: FloatArray, target: Doubles) -> None:
         """Take in one sample and update the weights at its cells (equation 5)."""
@@ -452,6 +498,65 @@ class RidgeLearner:
             solution, _ = lapack.dpotrs(factor, statistics.targets[:used], lower=0)
         self.forget_previous()
         self.set_weights(statistics.cells, solution)
+
+    def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Everything, for `restore`: arrays and JSON facts."""
+        cells, size = self.statistics.cells.copy(), self.outputs
+        arrays = {
+            "cells": cells,
+            "products": self.statistics.packed(),
+            "targets": self.statistics.targets[: self.used, :size].copy(),
+            "weights": self.weights[cells, :size],
+            "previous": self.previous.copy(),
+            "carried": self.carried[:, :size].copy(),
+        }
+        return arrays, {"steps": self.samples, "fallbacks": self.fallbacks}
+
+    def restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
+        """Take over what `state` returned; on bad input raise and change nothing."""
+        self._check(arrays, meta)
+        size = self.outputs
+        # The type that learning had reached, which need not be this one's at present.
+        dtype = arrays["products"].dtype
+        statistics = self.empty_statistics(dtype)
+        statistics.unpack(arrays["cells"], arrays["products"], arrays["targets"])
+        # Nothing below can fail: the learner is either the old one or wholly the new one.
+        self.statistics = statistics
+        self.retype(dtype)
+        self.weights[:] = 0
+        self.weights[arrays["cells"], :size] = arrays["weights"]
+        self.table[:, :size] = self.weights[:, :size]
+        self.forget_previous()
+        carried = np.zeros((len(arrays["previous"]), self.width))
+        carried[:, :size] = arrays["carried"]
+        self.remember(arrays["previous"].copy(), carried)
+        self.solver.fallbacks, self.samples = meta["fallbacks"], meta["steps"]
+
+    def _check(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
+        """Refuse a state that does not fit: the compiled kernels trust every index."""
+        for name in ("steps", "fallbacks"):
+            if type(meta.get(name)) is not int or meta[name] < 0:
+                raise InvalidInputError(f"{name!r} of a state is {meta.get(name)!r}; not usable")
+        used, previous = (
+            len(np.atleast_1d(arrays.get(name, ()))) for name in ("cells", "previous")
+        )
+        check_arrays(
+            arrays,
+            {
+                "cells": ("i", (used,)),
+                "products": ("f", (used * (used + 1) // 2,)),
+                "targets": ("f", (used, self.outputs)),
+                "weights": ("f", (used, self.outputs)),
+                "previous": ("i", (previous,)),
+                "carried": ("f", (previous, self.outputs)),
+            },
+        )
+        check_cells(arrays["cells"], "cells", self.cells)
+        check_cells(arrays["previous"], "previous", self.cells)
+        if np.setdiff1d(arrays["previous"], arrays["cells"]).size:
+            raise InvalidInputError("'previous' of a state has cells that were never in use")
+        if arrays["products"].dtype not in (np.float32, np.float64):
+            raise InvalidInputError("'products' of a state are neither float32 nor float64")
 
     def residual(self) -> Doubles:
         """``G = B - A W - r W`` of every cell ``[D, S]``, from the statistics, in float64."""

@@ -34,19 +34,13 @@ PENDING = ("obs", "action", "next_obs", "memory")
 
 def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and JSON dictionary of `model`; see `OnlineWorldModel.state`."""
-    learner, size = model.learner, model.inputs.observations
-    statistics = learner.statistics
-    cells = statistics.cells.copy()
+    learned, counts = model.learner.state()
     arrays: Arrays = {
-        "cells": cells,
-        "products": statistics.packed(),
-        "targets": statistics.targets[: statistics.used, :size].copy(),
-        "weights": learner.weights[cells, :size],
+        **learned,
         "projection": model.encoding.projection[:, : model.encoding.inputs + 1].copy(),
         "centre": model.inputs.scaling.centre.copy(),
         "multiplier": model.inputs.scaling.multiplier.copy(),
-        "previous": learner.previous.copy(),
-        "carried": learner.carried[:, :size].copy(),
+        "seen": np.stack([model.seen_low, model.seen_high]),
     }
     arrays |= space_arrays(model)
     for i, (name, width) in enumerate(zip(PENDING, _widths(model), strict=True)):
@@ -57,12 +51,12 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
         "config": asdict(model.config),
         "seed": model.seed,
         "unread": model.inputs.unread,
+        "novelty": model.novelty,
         "memory": memory_facts(model),
         "still": still_fact(model),
         "bodies": None if model.bodies is None else asdict(model.bodies),
-        "steps": model.steps,
         "frozen": model.inputs.scaling.frozen,
-        "fallbacks": learner.solver.fallbacks,
+        **counts,
     }
     return arrays, meta
 
@@ -72,37 +66,34 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
     _check_version(meta)
     _check_facts(meta)
     check_fits(model, arrays, meta)
-    for name, mine in (("seed", model.seed), ("unread", model.inputs.unread)):
-        if meta[name] != mine:
+    mine = {"seed": model.seed, "unread": model.inputs.unread, "novelty": model.novelty}
+    for name, value in mine.items():
+        if meta.get(name, False) != value:
             raise InvalidInputError(
-                f"the state was saved with {name}={meta[name]}, this model has {mine}; make a "
+                f"the state was saved with {name}={meta.get(name)}, this model has {value}; make a "
                 "model with the same"
             )
     _check_arrays(model, arrays)
-    size = model.inputs.observations
-    learner = model.learner
-    # The type that learning had reached, which need not be this model's at present.
-    dtype = arrays["products"].dtype
-    statistics = learner.empty_statistics(dtype)
-    statistics.unpack(arrays["cells"], arrays["products"], arrays["targets"])
+    model.learner.restore(
+        {name: array for name, array in arrays.items() if name in model.learner.ARRAYS}, meta
+    )
     # Nothing below can fail: the model is either the old one or wholly the new one.
-    learner.statistics = statistics
-    learner.retype(dtype)
-    learner.weights[:] = 0
-    learner.weights[arrays["cells"], :size] = arrays["weights"]
-    learner.table[:] = learner.weights
-    learner.forget_previous()
-    carried = np.zeros((len(arrays["previous"]), learner.width))
-    carried[:, :size] = arrays["carried"]
-    learner.remember(arrays["previous"].copy(), carried)
-    learner.solver.fallbacks = int(meta["fallbacks"])
-    learner.samples = int(meta["steps"])
     model.encoding.set_projection(arrays["projection"])
     scaling = model.inputs.scaling
     scaling.centre, scaling.multiplier = arrays["centre"].copy(), arrays["multiplier"].copy()
     scaling.frozen = bool(meta["frozen"])
+    if model.novelty:
+        model.clear_novelty()
+        model.mark_novelty(arrays["cells"])
+    model.seen_low, model.seen_high = arrays.get("seen", _nothing_seen(model)).copy()
+    model.set_limits()
     kept = [arrays[f"pending/{name}"].copy() for name in PENDING]
     model.pending = [(kept[0], kept[1], kept[2], kept[3])] if len(kept[0]) else []
+
+
+def _nothing_seen(model: OnlineWorldModel) -> npt.NDArray[np.float64]:
+    low = np.full(model.inputs.read, np.inf)
+    return np.stack([low, -low])
 
 
 def _widths(model: OnlineWorldModel) -> tuple[int, ...]:
@@ -127,55 +118,34 @@ def _check_facts(meta: dict[str, Any]) -> None:
         "memory": (dict,),
         "seed": (int,),
         "unread": (int,),
-        "steps": (int,),
         "frozen": (bool,),
-        "fallbacks": (int,),
     }
     for name, kind in kinds.items():
         if type(meta.get(name)) not in kind:
             raise InvalidInputError(f"{name!r} of a state is {meta.get(name)!r}; not usable")
-    if min(meta["steps"], meta["fallbacks"]) < 0:
-        raise InvalidInputError("a state counts steps and fallbacks from 0 on")
 
 
 def _check_arrays(model: OnlineWorldModel, arrays: Arrays) -> None:
-    """Refuse arrays that do not fit the model or each other.
-
-    The compiled kernels trust every index, so nothing may get past this.
-    """
-    size, total = model.inputs.observations, model.encoding.cells
-    used, previous, kept = (
-        len(np.atleast_1d(arrays.get(name, ()))) for name in ("cells", "previous", "pending/obs")
-    )
+    """Refuse arrays that do not fit the model; its learner checks those that are its own."""
+    kept = len(np.atleast_1d(arrays.get("pending/obs", ())))
     rows, inputs = model.encoding.features * model.encoding.grid_dim, model.encoding.inputs
     # A column for the constant input came later: files from before do without.
     columns = inputs + (arrays.get("projection", np.zeros((0, 0))).shape[-1:] == (inputs + 1,))
     expected: dict[str, tuple[str, tuple[int, ...]]] = {
-        "cells": ("i", (used,)),
-        "products": ("f", (used * (used + 1) // 2,)),
-        "targets": ("f", (used, size)),
-        "weights": ("f", (used, size)),
         "projection": ("f", (rows, columns)),
         "centre": ("f", (inputs,)),
         "multiplier": ("f", (inputs,)),
-        "previous": ("i", (previous,)),
-        "carried": ("f", (previous, size)),
     }
+    # Files from before imagination was limited by what was seen do without.
+    if "seen" in arrays:
+        expected["seen"] = ("f", (2, model.inputs.read))
     expected |= {name: ("f", bound.shape) for name, bound in space_arrays(model).items()}
     expected |= {
         f"pending/{name}": ("f", (kept, width))
         for name, width in zip(PENDING, _widths(model), strict=True)
     }
-    check_arrays(arrays, expected)
-    cells, last = arrays["cells"], arrays["previous"]
-    for name, index in (("cells", cells), ("previous", last)):
-        inside = ((index >= 0) & (index < total)).all()
-        if index.dtype != np.int64 or not inside or len(np.unique(index)) != len(index):
-            raise InvalidInputError(f"{name!r} of a state are not different cells of 0 to {total}")
-    if np.setdiff1d(last, cells).size:
-        raise InvalidInputError("'previous' of a state has cells that were never in use")
-    if arrays["products"].dtype not in (np.float32, np.float64):
-        raise InvalidInputError("'products' of a state are neither float32 nor float64")
+    others = {name: array for name, array in arrays.items() if name not in model.learner.ARRAYS}
+    check_arrays(others, expected)
     for name in ("projection", "centre", "multiplier"):
         if not np.isfinite(arrays[name]).all():
             raise InvalidInputError(f"{name!r} of a state has numbers that are not finite")
@@ -212,6 +182,7 @@ def load_model(
             bodies=stored_bodies(meta.get("bodies"), read),
             still=meta.get("still"),
             unread=meta["unread"],
+            novelty=meta.get("novelty", False),
             **meta["config"],
         )
         restore_model(model, arrays, meta)

@@ -9,13 +9,11 @@ The paper's loop (figure "learning and acting loop"), forever::
 A new task brings a new objective and nothing else. Its name is not read, unless the model has a
 strategy that must be told of tasks (`everlearn.deep.strategies`).
 
-Without an objective the agent learns the reward as well: the observation gets one more entry, the
-return from now on, which the model predicts and does not read::
+Without an objective the agent learns the reward and the end of an episode as well, and looks for
+what is new (learned_reward.py). While it learns, the reward of the environment is used for that,
+and to notice that a plan gets nowhere (escape.py). An evaluation copy never reads it.
 
-    learn (s_t, 0), a_t -> (s_t+1, r_t);     plan for the growth of the last entry
-
-While the agent learns, the reward of the environment is used for that, and to notice that a plan
-gets nowhere (escape.py). An evaluation copy never reads it.
+One decision may be for several steps of the environment (repeat.py).
 """
 
 from __future__ import annotations
@@ -35,7 +33,9 @@ from gymnasium import spaces
 from everlearn.interfaces import EnvironmentFacts, FloatArray, Objective, Plan, Planner
 from everlearn.planning.config import ObjectiveConfig, PlanningAgentConfig
 from everlearn.planning.escape import Escape
+from everlearn.planning.learned_reward import ENTRIES, LearnedReward, with_entries
 from everlearn.planning.presets import oa_config
+from everlearn.planning.repeat import RepeatedAction
 from everlearn.support.archive import check_arrays, load_archive, part_of, save_archive
 from everlearn.support.checks import as_numbers
 from everlearn.support.errors import InvalidInputError, NotReadyError, given
@@ -66,7 +66,7 @@ class Blueprint:
     threads: int | None
 
     def model(self, learns_reward: bool = False) -> Any:
-        """Make the world model, with an entry for the return if it is to learn the reward."""
+        """Make the world model, with entries for return and end if it is to learn the reward."""
         config, space = self.config, self.observation_space
         memory = config.memory.build(space, self.action_space, self.facts)
         still = config.observation.still(space, self.facts)
@@ -77,13 +77,9 @@ class Blueprint:
                     f"a model of {type(config.model).__name__} cannot learn the reward and got "
                     "no objective; pass the task's batched reward function"
                 )
-            extra["unread"] = 1
-            endless = np.array([np.inf], space.dtype)
-            space = spaces.Box(
-                np.concatenate([space.low, -endless]),
-                np.concatenate([space.high, endless]),
-                dtype=cast("Any", space.dtype),
-            )
+            novelty = self.novelty
+            extra = {"unread": ENTRIES + novelty, "novelty": novelty}
+            space = with_entries(space, ENTRIES + novelty)
         return config.model.build(
             space,
             self.action_space,
@@ -94,6 +90,11 @@ class Blueprint:
             still=still,
             **extra,
         )
+
+    @property
+    def novelty(self) -> bool:
+        """Whether a model that learns the reward counts how new imagined steps are."""
+        return self.config.exploration.novelty > 0
 
     def planner(self) -> Planner:
         """Make the planner."""
@@ -176,6 +177,11 @@ class PlanningAgent:
         self._learning = True
         self._busy = threading.RLock()
         self._memory_state: FloatArray | None = None
+        self._repeated = RepeatedAction(
+            1 if blueprint is None else blueprint.config.repeat(blueprint.facts)
+        )
+        # Smallest and largest reward of a decision so far.
+        self._rewards: tuple[float, float] | None = None
         self._objective = objective
         self._planned = None if objective is None else self._maximised(objective)
 
@@ -266,7 +272,7 @@ class PlanningAgent:
         """
         self._prepare_model(learns_reward=objective is None)
         self._objective = objective
-        self._planned = _reward_learned if objective is None else self._maximised(objective)
+        self._planned = None if objective is None else self._maximised(objective)
         self.planner.reset()
         if not self.boundary_aware:
             return
@@ -299,10 +305,32 @@ class PlanningAgent:
         if not self.learns_reward:
             return planned
 
-        def without_return(obs: FloatArray, action: FloatArray, after: FloatArray, /) -> FloatArray:
-            return planned(obs[:, :-1], action, after[:, :-1])
+        size = self._size
 
-        return without_return
+        def without_entries(
+            obs: FloatArray, action: FloatArray, after: FloatArray, /
+        ) -> FloatArray:
+            return planned(obs[:, :size], action, after[:, :size])
+
+        return without_entries
+
+    def _wanted(self, explore: bool) -> Objective:
+        """Return what the next plan maximises."""
+        if self._planned is not None:
+            return self._planned
+        if self.blueprint is None:
+            raise NotReadyError("no objective yet; call begin_task(name, objective) first")
+        self._prepare_model(learns_reward=True)
+        bonus = 0.0
+        if explore and self._learning and self.blueprint.novelty:
+            low, high = self._rewards or (0.0, 0.0)
+            bonus = self.blueprint.config.exploration.novelty * ((high - low) or 1.0)
+        return LearnedReward(self._size, bonus)
+
+    @property
+    def _size(self) -> int:
+        """Numbers of an observation."""
+        return int(self.observation_space.shape[0])
 
     # Acting and learning ---------------------------------------------------------------
 
@@ -310,6 +338,7 @@ class PlanningAgent:
         """Forget the plan and the commands given; what was learned stays."""
         self.planner.reset()
         self._memory_state = None
+        self._repeated.clear()
         if self.escape is not None:
             self.escape.begin_episode()
         self.episodes += 1
@@ -318,22 +347,21 @@ class PlanningAgent:
     def act(self, obs: FloatArray, explore: bool = True) -> npt.NDArray[Any]:
         """Return the action to take at `obs`.
 
-        `explore` makes no difference: actions are what the plan says, without noise on top,
+        With `explore` an agent that learns the reward also plans for what is new, until it is
+        not (`ExplorationConfig`). Otherwise actions are what the plan says, without noise on top,
         unless the plan has got the agent nowhere. Two calls at the same `obs` differ, as the
         planner's generator and memory go on. An agent that never got an objective learns the
         reward.
         """
-        if self._planned is None:
-            if self.blueprint is None:
-                raise NotReadyError("no objective yet; call begin_task(name, objective) first")
-            self._prepare_model(learns_reward=True)
-            self._planned = _reward_learned
+        objective = self._wanted(explore)
         state = self._checked_state("observation", obs)
+        if self._repeated.steps:
+            return self._repeated.action.astype(self.action_space.dtype)
         memory = self._memory_at(state)
         plan = self.planner.plan(
             _Trusting(self.model) if hasattr(self.model, "rollout_unchecked") else self.model,
             state,
-            self._planned,
+            objective,
             memory=memory,
             deadline_ms=self.deadline_ms,
         )
@@ -351,18 +379,25 @@ class PlanningAgent:
         reward: float,
         terminated: bool,
     ) -> None:
-        """Learn from what followed `action`; `terminated` is not used.
+        """Learn from what followed `action`, once a decision is over.
 
-        `reward` tells whether the plan gets anywhere, and is learned where no objective is
-        given. An evaluation copy does not read it.
+        `reward` tells whether the plan gets anywhere; both it and `terminated` are learned where
+        no objective is given. An evaluation copy does not read the reward.
         """
         state = self._checked_state("observation", obs)
         action = self._checked_action(action)
         next_state = self._checked_state("next observation", next_obs)
+        reward = _finite(reward) if self._learning else 0.0
+        if not self._repeated.count(state, action, reward, bool(terminated)):
+            return
+        state, reward = self._repeated.start, self._repeated.reward
+        self._repeated.clear()
         memory = self._memory_at(state)
         if self._learning:
+            low, high = self._rewards or (reward, reward)
+            self._rewards = min(low, reward), max(high, reward)
             if self.learns_reward:
-                next_state[-1] = _finite(reward)
+                next_state[self._size : self._size + ENTRIES] = reward, bool(terminated)
             learn = getattr(self.model, "learn_unchecked", self.model.learn)
             learn(state, action, next_state, **({} if memory is None else {"memory": memory}))
             self.steps += 1
@@ -380,7 +415,7 @@ class PlanningAgent:
         if self._objective is not None:
             obs, next_obs = self._observed(state), self._observed(after)
             return float(self._objective(obs[None], action[None], next_obs[None])[0])
-        return float(self.model.predict(state, action, memory)[-1])
+        return float(self.model.predict(state, action, memory)[self._size])
 
     # The border: what comes in is checked here, once, for planner and model ------------
 
@@ -392,7 +427,7 @@ class PlanningAgent:
         """
         array = _shaped(what, obs, self.observation_space)
         if self.learns_reward:
-            array = np.append(array, 0.0)
+            array = np.append(array, np.zeros(self.model.inputs.unread))
         inputs = getattr(self.model, "inputs", None)
         if inputs is None:
             return _all_finite(what, array)
@@ -409,7 +444,7 @@ class PlanningAgent:
 
     def _observed(self, state: FloatArray) -> FloatArray:
         """Return the observation in what the model sees."""
-        return state[:-1] if self.learns_reward else state
+        return state[: self._size]
 
     # Memory ----------------------------------------------------------------------------
 
@@ -449,6 +484,7 @@ class PlanningAgent:
         other.episodes = 0
         other.last_plan = None
         other._memory_state = None
+        other._repeated = RepeatedAction(self._repeated.times)
         other._learning = False
         return other
 
@@ -475,6 +511,8 @@ class PlanningAgent:
                 "steps": self.steps,
                 "episodes": self.episodes,
                 "learns_reward": self.learns_reward,
+                "rewards": self._rewards,
+                "repeated": self._repeated.state(),
                 "escape": None if self.escape is None else self.escape.state(),
                 "config": None if made is None else values_of(made.config),
                 "facts": None if made is None else made.facts.to_json(),
@@ -551,6 +589,12 @@ class PlanningAgent:
         learns_reward, model = bool(stored["learns_reward"]), self.model
         if learns_reward != self.learns_reward and self.blueprint is not None:
             model = self.blueprint.model(learns_reward)
+        repeated = RepeatedAction(self._repeated.times)
+        if "repeated" in stored:
+            entries = self._size + (model.inputs.unread if learns_reward else 0)
+            repeated.restore(stored["repeated"], entries, self.action_space.shape[0])
+        rewards = stored.get("rewards")
+        rewards = None if rewards is None else (float(rewards[0]), float(rewards[1]))
         state = arrays.get("agent/memory")
         if state is not None:
             check_arrays({"memory": state}, {"memory": ("f", (model.memory.size,))})
@@ -560,6 +604,7 @@ class PlanningAgent:
             self._planned = self._maximised(self._objective)
         self.planner, self.escape = planner, escape
         self.steps, self.episodes = steps, episodes
+        self._repeated, self._rewards = repeated, rewards
         self._memory_state = state
         self.last_plan = None
 
@@ -611,11 +656,6 @@ class OnlineAgent(PlanningAgent):
         """
         config = with_options(oa_config(env), options)
         return cls.build(env, config, seed, objective=reward_fn, threads=threads)
-
-
-def _reward_learned(obs: FloatArray, action: FloatArray, next_obs: FloatArray, /) -> FloatArray:
-    """Objective of an agent that learns the reward: the growth of the return."""
-    return np.asarray(next_obs[:, -1] - obs[:, -1])
 
 
 def _seed_pair(

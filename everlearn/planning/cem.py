@@ -50,6 +50,12 @@ class CEMConfig:
     """Exponent of the noise spectrum along the horizon; 0 is white."""
     deviation: float = 0.5
     """Initial sigma of a decision, in half ranges of the action space."""
+    noise_decades: float = 0.0
+    """Decades by which a candidate scales its noise down at the most; each draws its own factor.
+
+    Small and large changes of a plan are tried side by side then: balancing needs small ones,
+    swinging up large ones. 0 gives all the same noise.
+    """
     kept_elites: float = 0.3
     """Fraction of the elites that the next iteration and, shifted, the next decision get."""
     momentum: float = 0.1
@@ -68,6 +74,7 @@ class CEMConfig:
             )
         check_beta(self.noise_beta)
         check_number("deviation", self.deviation, 0.0, 100.0)
+        check_number("noise_decades", self.noise_decades, 0.0, 10.0)
         for name in ("kept_elites", "momentum", "discount"):
             check_number(name, getattr(self, name), 0.0, 1.0)
         check_number("final_weight", self.final_weight, 0.0, 1e6)
@@ -234,6 +241,9 @@ class CEMPlanner:
         )
         candidates = np.empty((count, config.horizon, len(self._low)), dtype=np.float32)
         np.multiply(noise.transpose(0, 2, 1), deviation, out=candidates)
+        if config.noise_decades:
+            decades = config.noise_decades * self._generator.random((count, 1, 1), np.float32)
+            candidates *= np.float32(10) ** -decades
         candidates += mean
         # Twice as fast as np.clip with bounds of another shape.
         np.maximum(candidates, self._lowest, out=candidates)

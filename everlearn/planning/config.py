@@ -13,10 +13,13 @@ from everlearn.interfaces import EnvironmentFacts, FloatArray, Objective
 from everlearn.online.config import OnlineModelConfig
 from everlearn.planning import PLANNERS, CEMConfig
 from everlearn.planning.escape import EscapeConfig
-from everlearn.support.checks import check_number
+from everlearn.support.checks import check_number, check_positive
 from everlearn.support.settings import part
 from everlearn.world_model import MODELS
 from everlearn.world_model.memory import MEMORIES, NoMemoryConfig
+
+MOST_REPEATS = 4
+"""Steps that an action is repeated for at the most, whatever the control period."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,17 @@ class ObservationConfig:
 
 
 @dataclass(frozen=True)
+class ExplorationConfig:
+    """What makes an agent that learns the reward look for it."""
+
+    novelty: float = 0.0
+    """What a wholly new step of a plan is worth while learning, in spans of the rewards seen."""
+
+    def __post_init__(self) -> None:
+        check_number("novelty", self.novelty, 0.0, 1e9)
+
+
+@dataclass(frozen=True)
 class PlanningAgentConfig:
     """Everything that can be set about a `PlanningAgent`; the defaults are the paper's."""
 
@@ -82,12 +96,28 @@ class PlanningAgentConfig:
     """What plans maximise."""
     observation: ObservationConfig = ObservationConfig()
     """What plans take for granted about observations."""
+    exploration: ExplorationConfig = ExplorationConfig()
+    """What makes an agent that learns the reward look for it."""
+    decision_period: float | None = None
+    """Seconds between decisions, where an environment tells its control period.
+
+    An action is repeated until they have passed, and the model learns what it led to by then. None
+    decides at every step.
+    """
     deadline_ms: float | None = None
     """Longest time a decision should take; none lets the planner finish."""
 
     def __post_init__(self) -> None:
         if self.deadline_ms is not None:
             check_number("deadline_ms", self.deadline_ms, 0.0, 1e9)
+        if self.decision_period is not None:
+            check_positive("decision_period", self.decision_period)
+
+    def repeat(self, facts: EnvironmentFacts) -> int:
+        """Return how many steps of an environment a decision is for."""
+        if self.decision_period is None or facts.control_period is None:
+            return 1
+        return max(1, min(int(self.decision_period / facts.control_period + 1e-6), MOST_REPEATS))
 
     def given(self, facts: EnvironmentFacts) -> tuple[str, ...]:
         """Return what an agent with these settings uses of what an environment declares.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -10,14 +9,35 @@ import gymnasium
 from everlearn.interfaces import EnvironmentFacts
 from everlearn.online.config import OnlineModelConfig
 from everlearn.planning.cem import CEMConfig
-from everlearn.planning.config import ObjectiveConfig, ObservationConfig, PlanningAgentConfig
+from everlearn.planning.config import (
+    ExplorationConfig,
+    ObjectiveConfig,
+    ObservationConfig,
+    PlanningAgentConfig,
+)
 from everlearn.planning.escape import EscapeConfig
 from everlearn.world_model.memory import MotionMemoryConfig
 
 OA_PAPER = PlanningAgentConfig()
 """The paper as written: the defaults of all parts are the paper's."""
 
-OA_GENERAL = replace(OA_PAPER, model=OnlineModelConfig(ridge=1.0))
+OA_GENERAL = PlanningAgentConfig(
+    model=OnlineModelConfig(
+        features=100,
+        bins=5,
+        ridge=5.0,
+        row_inputs=3,
+        linear=True,
+        linear_observations=True,
+        linear_gain=7.0,
+        update="exact",
+        seen_range=0.5,
+        refit=2048,
+    ),
+    planner=CEMConfig(candidates=200, horizon=25, noise_decades=1.5),
+    exploration=ExplorationConfig(novelty=0.2),
+    decision_period=0.075,
+)
 """``oa`` where nothing is known of the environment but its spaces."""
 
 OA = PlanningAgentConfig(

@@ -60,7 +60,11 @@ def imagine(
     actions: Actions,
     weights: npt.NDArray[np.float64],
 ) -> Sequences:
-    """Roll out ``actions[N, H, A]`` from ``obs[S]`` and sum their rewards times ``weights[H]``."""
+    """Roll out ``actions[N, H, A]`` from ``obs[S]`` and sum their rewards times ``weights[H]``.
+
+    If the objective can tell how likely an episode goes on after a transition (`continues`), a
+    reward counts as far as the episode has come to it.
+    """
     count, horizon, action_size = actions.shape
     states = np.asarray(model.rollout(obs, actions, memory=memory))
     expected = (count, horizon + 1, len(obs))
@@ -69,11 +73,12 @@ def imagine(
             f"the model's rollout has shape {states.shape}; expected [N, H + 1, S] = {expected}"
         )
     flat = count * horizon
-    returned = objective(
+    transitions = (
         states[:, :-1].reshape(flat, -1),
         actions.reshape(flat, -1),
         states[:, 1:].reshape(flat, -1),
     )
+    returned = objective(*transitions)
     rewards = as_numbers(returned, "what the objective returned", flags=True)
     if rewards.shape != (flat,):
         raise InvalidInputError(
@@ -81,6 +86,11 @@ def imagine(
             f"{(flat, len(obs))} and actions {(flat, action_size)}; expected real numbers of "
             f"shape {(flat,)}, one for each transition"
         )
+    continues = getattr(objective, "continues", None)
+    if continues is not None:
+        going = np.ones((count, horizon))
+        going[:, 1:] = continues(*transitions).reshape(count, horizon)[:, :-1]
+        weights = weights * np.cumprod(going, axis=1)
     # Infinities of both signs may meet in a sum; what comes of it is sorted out below.
     with np.errstate(invalid="ignore", over="ignore"):
         returns = (rewards.reshape(count, horizon) * weights).sum(axis=1, dtype=np.float64)

@@ -20,6 +20,13 @@ SPREAD = 2.0
 """Standard deviations that stand for half the range of an unbounded input."""
 
 
+STRETCH = 1.3
+"""Factor by which a scale must have changed to be fitted again."""
+
+SHIFT = 0.3
+"""Half ranges by which a centre must have moved to be fitted again."""
+
+
 class InputScaling:
     """``(x - centre) * multiplier`` for every input of the model.
 
@@ -50,18 +57,39 @@ class InputScaling:
         self.unbounded: npt.NDArray[np.bool_] = ~bounded
         self.frozen = not bool(self.unbounded.any())
 
-    def freeze(self, samples: FloatArray) -> None:
-        """Fix the scale of inputs without bounds by ``samples[N, I]``."""
-        if self.frozen:
-            return
+    def _fitted(
+        self, samples: FloatArray
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Centre and multiplier, by ``samples[N, I]`` where there are no bounds."""
         mean = samples.mean(axis=0)
         deviation = samples.std(axis=0)
         # A constant input has no scale of its own; leave room for a first movement.
         deviation = np.where(deviation > 1e-8 * (1 + np.abs(mean)), deviation, 1.0)
-        self.centre = np.where(self.unbounded, mean, self.centre)
-        self.multiplier = np.where(
-            self.unbounded, self.gain / (SPREAD * deviation), self.multiplier
+        return (
+            np.where(self.unbounded, mean, self.centre),
+            np.where(self.unbounded, self.gain / (SPREAD * deviation), self.multiplier),
         )
+
+    def refit(self, samples: FloatArray) -> bool:
+        """Fit the scale of inputs without bounds to ``samples[N, I]``, if it has changed much.
+
+        Returns whether it has: what was learned with the old scale is void then.
+        """
+        centre, multiplier = self._fitted(samples)
+        free = self.unbounded
+        ratio = multiplier[free] / self.multiplier[free]
+        shift = (centre[free] - self.centre[free]) * self.multiplier[free]
+        limit = SHIFT * self.gain[free]
+        if not ((ratio > STRETCH) | (ratio < 1 / STRETCH) | (np.abs(shift) > limit)).any():
+            return False
+        self.centre, self.multiplier = centre, multiplier
+        return True
+
+    def freeze(self, samples: FloatArray) -> None:
+        """Fix the scale of inputs without bounds by ``samples[N, I]``."""
+        if self.frozen:
+            return
+        self.centre, self.multiplier = self._fitted(samples)
         self.frozen = True
         logger.warning(
             "scale of %d unbounded inputs fixed by %d samples; it stays as it is from now on",

@@ -90,6 +90,8 @@ class EncodingTables(NamedTuple):
     """First input of the linear part; `inputs` if there is none."""
     inputs: int
     """Inputs with the constant and padding."""
+    linear_gain: np.floating[Any]
+    """What inputs of the linear part are multiplied by."""
 
 
 @njit(cache=True)
@@ -211,7 +213,8 @@ def encode_block(encoding: Any, inputs: Any, indices: Any, values: Any) -> None:
         for extra in range(indices.shape[1] - grids * corners):
             k, i = grids * corners + extra, encoding.first_linear + extra
             indices[c, k] = grids * bins**grid_dim + extra
-            values[c, k] = inputs[i, c] if i < inputs.shape[0] else inputs.dtype.type(0)
+            value = inputs[i, c] if i < inputs.shape[0] else inputs.dtype.type(0)
+            values[c, k] = encoding.linear_gain * value
 
 
 @njit(cache=True, fastmath=FAST)
@@ -289,6 +292,10 @@ def predict_block(
     start = (
         encoding.projection.counts.shape[0] // encoding.grid_dim * encoding.bins**encoding.grid_dim
     )
+    # In place: every input is assembled anew for the next step, but for the constant.
+    for i in range(encoding.first_linear, inputs.shape[0]):
+        for c in range(count):
+            inputs[i, c] *= encoding.linear_gain
     add_linear(change, weights, start, inputs, encoding.first_linear, inputs.shape[0], vectors)
 
 
@@ -307,10 +314,10 @@ def _imagine_block(
     # Padding lanes hold zero inputs; their predictions are never read.
     padded = (count + LANES - 1) // LANES * LANES
     inputs = np.zeros((encoding.inputs, padded), weights.dtype)
-    inputs[tables.centre.shape[0]] = 1
     change = aligned_empty(padded, weights.shape[1], weights)
     for step in range(trajectories.actions.shape[1]):
         assemble_step(start, count, step, trajectories, tables, inputs)
+        inputs[tables.centre.shape[0]] = 1
         predict_block(encoding, weights, vectors, inputs, count, change)
         advance_step(start, count, step, trajectories, tables, change)
 
@@ -333,6 +340,7 @@ def imagine(
     firsts, reach = encoding.gates.firsts, encoding.gates.reach
     bins, grid_dim = encoding.bins, encoding.grid_dim
     first_linear, inputs = encoding.first_linear, encoding.inputs
+    linear_gain = encoding.linear_gain
     for b in prange(blocks):
         gates = Gates(distances, firsts, reach)
         _imagine_block(
@@ -340,7 +348,7 @@ def imagine(
             min(total, (b + 1) * block),
             trajectories,
             StepTables(centre, multiplier, limits, memory, read),
-            EncodingTables(projection, gates, bins, grid_dim, first_linear, inputs),
+            EncodingTables(projection, gates, bins, grid_dim, first_linear, inputs, linear_gain),
             weights,
             vectors,
         )

@@ -419,12 +419,12 @@ def pack(tiles: Any, used: int, packed: Any) -> None:
     """Upper half of A, row by row, from tiles."""
     flat = tiles.reshape(-1)
     for index in prange((used + SIDE - 1) // SIDE):
-        column = np.int64(index)
+        column: Any = np.int64(index)
         # Four rows of the upper half are read down one column of tiles.
         for k in range(SIDE * column, used):
             base = SIDE * SIDE * (first_tile(k // SIDE) + column) + SIDE * (k % SIDE)
-            for place in range(min(SIDE, k + 1 - SIDE * column)):
-                row = SIDE * column + place
+            for row in range(SIDE * column, min(SIDE * (column + 1), k + 1)):
+                place = row - SIDE * column
                 packed[row * used - row * (row - 1) // 2 + k - row] = flat[base + place]
 
 
@@ -433,11 +433,11 @@ def unpack(tiles: Any, used: int, packed: Any) -> None:
     """Tiles from what `pack` gave."""
     flat = tiles.reshape(-1)
     for index in prange((used + SIDE - 1) // SIDE):
-        column = np.int64(index)
+        column: Any = np.int64(index)
         for k in range(SIDE * column, used):
             base = SIDE * SIDE * (first_tile(k // SIDE) + column) + SIDE * (k % SIDE)
-            for place in range(min(SIDE, k + 1 - SIDE * column)):
-                row = SIDE * column + place
+            for row in range(SIDE * column, min(SIDE * (column + 1), k + 1)):
+                place = row - SIDE * column
                 value = packed[row * used - row * (row - 1) // 2 + k - row]
                 flat[base + place] = value
                 if k // SIDE == column:  # on the diagonal both halves of a tile are stored

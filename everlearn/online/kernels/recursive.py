@@ -1,0 +1,68 @@
+"""Compiled recursion of exact ridge regression: gains, rank-one changes of the inverse, weights.
+
+Notation: ``V`` cells in use, ``P = (A + r I)^-1`` over them, ``phi`` one input. A sample changes
+``P`` by a matrix of rank one (Sherman and Morrison)::
+
+    k = P phi,    d = 1 + phi^T k,    P <- P - k k^T / d,    W <- W + k e^T / d
+
+Reading and writing all of ``P`` costs more than the arithmetic. So `DELAY` changes
+``u = k / sqrt(d)`` are kept beside ``P`` and folded into it at once; until then
+``P - sum u u^T`` is what counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from everlearn.world_model.step_kernels import FAST
+
+DELAY = 8
+"""Changes that are folded into the inverse together; `fold` is written out for as many."""
+
+
+@njit(cache=True, fastmath=FAST)
+def gain(inverse: Any, changes: Any, positions: Any, values: Any, used: int, out: Any) -> None:
+    """``out[:used] = (P - sum u u^T) phi`` for the input with `values` at `positions`.
+
+    Changes that are not there yet are rows of zeros.
+    """
+    for i in range(used):
+        out[i] = 0
+    # P is symmetric: its columns at `positions` are its rows, which lie in memory as they are read.
+    for j in range(positions.shape[0]):
+        value, row = values[j], inverse[positions[j]]
+        for i in range(used):
+            out[i] += value * row[i]
+    for q in range(changes.shape[0]):
+        change = changes[q]
+        share = out.dtype.type(0)
+        for j in range(positions.shape[0]):
+            share += values[j] * change[positions[j]]
+        for i in range(used):
+            out[i] -= share * change[i]
+
+
+@njit(cache=True, fastmath=FAST)
+def fold(inverse: Any, changes: Any, used: int) -> None:
+    """``P -= sum u u^T`` over `DELAY` changes, which become zero: one pass over ``P`` for all."""
+    u0, u1, u2, u3 = changes[0], changes[1], changes[2], changes[3]
+    u4, u5, u6, u7 = changes[4], changes[5], changes[6], changes[7]
+    for i in range(used):
+        c0, c1, c2, c3 = u0[i], u1[i], u2[i], u3[i]
+        c4, c5, c6, c7 = u4[i], u5[i], u6[i], u7[i]
+        row = inverse[i]
+        for j in range(used):
+            first = c0 * u0[j] + c1 * u1[j] + c2 * u2[j] + c3 * u3[j]
+            row[j] -= first + (c4 * u4[j] + c5 * u5[j] + c6 * u6[j] + c7 * u7[j])
+    changes[:] = 0
+
+
+@njit(cache=True, fastmath=FAST)
+def add_outer(weights: Any, cells: Any, gains: Any, errors: Any) -> None:
+    """``weights[cells[i]] += gains[i] * errors``."""
+    for i in range(cells.shape[0]):
+        row, factor = weights[cells[i]], gains[i]
+        for output in range(errors.shape[0]):
+            row[output] += factor * errors[output]

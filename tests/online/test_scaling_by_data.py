@@ -1,0 +1,127 @@
+"""Inputs that scale themselves, rows of few inputs, and imagination within what was seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from everlearn import OnlineWorldModel
+from everlearn.support.errors import InvalidInputError
+
+UNBOUNDED = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+ACTIONS = spaces.Box(-1.0, 1.0, (1,), np.float64)
+SETTINGS: dict[str, Any] = {"features": 12, "bins": 5, "ridge": 1.0, "update": "exact"}
+
+
+def walk(count: int, growth: float = 0.05) -> list[Any]:
+    """Transitions whose first entry ranges ever further."""
+    rng = np.random.default_rng(0)
+    steps = []
+    for n in range(count):
+        obs = rng.normal(0.0, [1 + growth * n, 5.0])
+        action = rng.uniform(-1, 1, 1)
+        steps.append((obs, action, obs + np.array([0.1 * obs[1], action[0]])))
+    return steps
+
+
+def test_after_a_refit_the_model_is_one_that_always_had_the_scale() -> None:
+    steps = walk(64, growth=1.0)
+    model = OnlineWorldModel(UNBOUNDED, ACTIONS, **SETTINGS, refit=1000)
+    for step in steps:
+        model.learn(*step)
+    assert not model.warming_up
+    scaling = model.inputs.scaling
+    raw = np.array([obs for obs, _, _ in steps])
+    # Two standard deviations of all 64 are where the gain is: the last doubling was just now.
+    np.testing.assert_allclose(scaling.centre[:2], raw.mean(axis=0))
+    np.testing.assert_allclose(scaling.multiplier[:2], 3.0 / (2 * raw.std(axis=0)))
+    other = OnlineWorldModel(UNBOUNDED, ACTIONS, **SETTINGS, refit=1000)
+    other.inputs.scaling.centre, other.inputs.scaling.multiplier = (
+        scaling.centre,
+        scaling.multiplier,
+    )
+    other.inputs.scaling.frozen = True
+    other.learn_batch(*(np.array(part) for part in zip(*steps, strict=True)))
+    np.testing.assert_allclose(model.weights, other.weights, atol=1e-6)
+
+
+def test_it_learns_from_the_first_transition_on() -> None:
+    model = OnlineWorldModel(UNBOUNDED, ACTIONS, **SETTINGS, refit=1000)
+    model.learn(*walk(1)[0])
+    assert model.steps == 1
+    assert np.abs(model.weights).max() > 0
+
+
+def test_the_scale_stays_after_the_last_refit_and_nothing_is_kept() -> None:
+    model = OnlineWorldModel(UNBOUNDED, ACTIONS, **SETTINGS, refit=32)
+    steps = walk(100)
+    for step in steps[:32]:
+        model.learn(*step)
+    multiplier = model.inputs.scaling.multiplier.copy()
+    for step in steps[32:]:
+        model.learn(*step)
+    np.testing.assert_array_equal(model.inputs.scaling.multiplier, multiplier)
+    assert not model.pending
+    assert model.steps == 100
+
+
+def test_it_goes_on_from_a_file_to_the_bit(tmp_path: Path) -> None:
+    steps = walk(70)
+    model = OnlineWorldModel(UNBOUNDED, ACTIONS, **SETTINGS, refit=1000, seen_range=0.5)
+    for step in steps[:50]:
+        model.learn(*step)
+    model.save(tmp_path / "model")
+    other = OnlineWorldModel.load(tmp_path / "model")
+    for step in steps[50:]:
+        model.learn(*step)
+        other.learn(*step)
+    np.testing.assert_array_equal(model.weights, other.weights)
+    plan = np.ones((1, 50, 1))
+    np.testing.assert_array_equal(
+        model.rollout(np.zeros(2), plan), other.rollout(np.zeros(2), plan)
+    )
+
+
+def test_imagination_stays_near_what_was_seen() -> None:
+    steps = [(np.full(2, x), np.ones(1), np.full(2, x + 1.0)) for x in np.arange(10.0)]
+    states = {}
+    for room in (None, 0.5):
+        model = OnlineWorldModel(
+            UNBOUNDED,
+            ACTIONS,
+            **SETTINGS,
+            refit=1000,
+            linear=True,
+            linear_observations=True,
+            seen_range=room,
+        )
+        for step in steps:
+            model.learn(*step)
+        states[room] = model.rollout(np.full(2, 9.0), np.ones((1, 40, 1)))[0, -1]
+    assert (states[None] > 20).all()
+    # Seen: 0 to 10, and half of that more.
+    np.testing.assert_allclose(states[0.5], 15.0)
+
+
+def test_rows_mix_as_many_inputs_as_they_are_told_to() -> None:
+    space = spaces.Box(-1.0, 1.0, (6,), np.float64)
+    model = OnlineWorldModel(space, ACTIONS, features=40, bins=4, row_inputs=3, unread=2)
+    rows = model.encoding.projection[:, : model.encoding.inputs] != 0
+    assert (rows.sum(axis=1) == 3).all()
+    assert not rows[:, 4:6].any()  # what is not read
+    assert rows[:, [0, 1, 2, 3, 6]].any(axis=0).all()
+    few = OnlineWorldModel(UNBOUNDED, ACTIONS, features=4, bins=4, row_inputs=9)
+    assert (few.encoding.projection != 0).sum(axis=1).max() == 3  # there are no more
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"linear_observations": True}, {"row_inputs": 2, "local_grids": 0.5}, {"update": "never"}],
+)
+def test_settings_that_do_not_go_together_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        OnlineWorldModel(UNBOUNDED, ACTIONS, **options)
