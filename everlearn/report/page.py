@@ -284,7 +284,7 @@ def _run(run: RunRecord) -> str:
     words += [word for module in config.imports for word in ("--import", module)]
     rows = [
         ("folder", str(run.folder)),
-        # Into another folder: in its own, a run without snapshots would begin anew.
+        # Into another folder: nothing is added to a finished run in its own.
         ("again", shlex.join(words)),
         ("agent", _settings({config.agent: None, **config.options})),
         ("world", f"{config.world}: {', '.join(config.tasks)}"),
