@@ -43,10 +43,11 @@ def folder(tmp_path: Path) -> Path:
 
 def called(folder: Path, before: str = "", **variables: str) -> tuple[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA")}
+    searched = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-c", before + CALL],
         cwd=folder,
-        env={**kept, "PYTHONPATH": str(folder), **variables},
+        env={**kept, "PYTHONPATH": searched, **variables},
         capture_output=True,
         text=True,
         check=False,
