@@ -78,7 +78,7 @@ def test_a_run_from_saved_json_with_single_tasks(tmp_path, capsys):
         (["--option", "planer.horizon=3"], "Did you mean 'planner.horizon'?"),
         (["--option", "horizon=3"], "Did you mean 'planner.horizon'?"),
         (["--option", "model.ridge"], "name=value"),
-        (["--episodes-per-task", "0"], "at least 1"),
+        (["--episodes-per-task", "0"], "from 1 to 100000"),
         (["--episodes-per-task", "ten"], "--episodes-per-task: expected a whole number, got 'ten'"),
         (["--seed", "abc"], "--seed: expected a whole number, got 'abc'"),
         (["--world", "continual"], "Did you mean 'continual-bench'?"),

@@ -123,7 +123,13 @@ def test_a_closed_terminal_stops_a_run_with_a_snapshot(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(slow)
     folder = tmp_path / "run"
     command = [sys.executable, "-c", RUN, str(tmp_path / "config.json"), "--out", str(folder)]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # also under nohup
+    )
     metrics = folder / "metrics.jsonl"
     while process.poll() is None and (
         not metrics.exists() or b'"kind":"episode"' not in metrics.read_bytes()
