@@ -1,6 +1,6 @@
 """One agent with one set of settings in many worlds, beside doing nothing and acting at random.
 
-    python -m benchmarks.worlds --seeds 310,311,312 --out results/worlds
+    python -m benchmarks.worlds --seeds 320,321,322 --out results/worlds
 
 Each world gets a fresh `oa` with its defaults and no reward function. It learns for so many steps
 of the environment, and then plays frozen. Every world and seed is a file of its own below `--out`.

@@ -50,8 +50,7 @@ class HiddenTarget(gymnasium.Env[FloatArray, FloatArray]):
 def main(episodes: int = 6, seed: int = 0, max_steps: int = 30, **options: Any) -> list[float]:
     """Learn for some episodes; return the distance to the target at the end of each."""
     env = HiddenTarget()
-    settings = {"model.features": 60, "model.ridge": 0.01, **options}
-    agent = OnlineAgent.for_env(env, seed=seed, threads=1, **settings)
+    agent = OnlineAgent.for_env(env, seed=seed, threads=1, **options)
     distances = []
     for episode in range(episodes):
         result = run_episode(agent, env, seed=1000 * seed + episode, max_steps=max_steps)
@@ -60,9 +59,8 @@ def main(episodes: int = 6, seed: int = 0, max_steps: int = 30, **options: Any) 
             f"episode {episode + 1}: {distances[-1]:.2f} from the target at the end, "
             f"return {result.total_reward:6.1f}"
         )
-    # The last entry of what the model predicts is the return; it starts at 0.
     for name, position in (("at the target", TARGET), ("in the middle", np.zeros(2))):
-        predicted = agent.model.predict(np.append(position, 0.0), np.zeros(2))[-1]
+        predicted = agent.predict_reward(position, np.zeros(2))
         true = -np.linalg.norm(position - TARGET)
         print(f"reward {name}: learned {predicted:.2f}, true {true:.2f}")
     return distances

@@ -53,8 +53,7 @@ def to_the_middle(obs: FloatArray, action: FloatArray, next_obs: FloatArray) -> 
 def main(episodes: int = 4, seed: int = 0, max_steps: int = 40, **options: Any) -> list[float]:
     """Learn for some episodes; return where each one ended."""
     env = Cart()
-    settings = {"model.features": 30, **options}
-    agent = OnlineAgent.for_env(env, to_the_middle, seed=seed, threads=1, **settings)
+    agent = OnlineAgent.for_env(env, to_the_middle, seed=seed, threads=1, **options)
     ends = []
     for episode in range(episodes):
         positions: list[float] = []

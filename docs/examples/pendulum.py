@@ -35,17 +35,8 @@ def main(
 ) -> list[float]:
     """Learn for some episodes; return the fraction of each one's last 50 steps spent upright."""
     env = gymnasium.make("Pendulum-v1")
-    settings = {
-        # A plan must reach the end of the swing: 30 steps are 1.5 s.
-        "planner.horizon": 30,
-        "planner.deviation": 1.0,
-        # A pendulum needs fewer features than a robot arm.
-        "model.features": 60,
-        "model.ridge": 0.01,
-        **options,
-    }
     # A model of this size is fastest on one thread.
-    agent = OnlineAgent.for_env(env, upright, seed=seed, threads=1, **settings)
+    agent = OnlineAgent.for_env(env, upright, seed=seed, threads=1, **options)
     fractions = []
     for episode in range(episodes):
         angles: list[float] = []

@@ -4,9 +4,8 @@
     python docs/examples/reacher.py --episodes 5 --seed 1
 
 The agent starts without any knowledge of the arm and learns its motion while it acts. Every
-episode has 50 steps and another random target. Observations of Reacher-v5 have no bounds, so the
-model first collects 200 transitions to choose the scale of its inputs. Until then it predicts no
-change.
+episode has 50 steps and another random target. Observations of Reacher-v5 have no bounds: the model
+chooses the scale of its inputs by what it sees.
 
 One line is printed for each episode: the mean distance to the target over its last 10 steps, for
 the agent and for random actions.
@@ -57,14 +56,8 @@ def main(
 ) -> list[float]:
     """Learn for some episodes; return the final distance of each."""
     env = gymnasium.make("Reacher-v5", reward_control_weight=CONTROL_WEIGHT)
-    settings = {
-        "planner.horizon": 10,
-        "model.features": 100,
-        "model.ridge": 0.01,
-        # Smaller inputs share more cells, and the arm moves alike everywhere.
-        "model.observation_gain": 1.0,
-        **options,
-    }
+    # An episode lasts a second: decide at every step, and plan for a fifth of it.
+    settings = {"planner.horizon": 10, "decision_period": None, **options}
     # A model of this size is fastest on one thread.
     agent = OnlineAgent.for_env(env, near, seed=seed, threads=1, **settings)
     by_chance = make_agent("random", env, seed)

@@ -45,14 +45,7 @@ def main(
         agent.begin_task("pendulum", upright)
         print(f"loaded {path}: {agent.steps} steps learned")
     else:
-        settings = {
-            "planner.horizon": 30,
-            "planner.deviation": 1.0,
-            "model.features": 60,
-            "model.ridge": 0.01,
-            **options,
-        }
-        agent = OnlineAgent.for_env(env, upright, seed=seed, threads=1, **settings)
+        agent = OnlineAgent.for_env(env, upright, seed=seed, threads=1, **options)
         print("a new agent")
     returns = []
     for _ in range(episodes):

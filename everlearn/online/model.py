@@ -292,8 +292,11 @@ class OnlineWorldModel(ImaginingModel):
         self.pending.append(transitions)
         count = self.steps + len(transitions[0])
         changed = False
-        # Whenever a power of two is passed, from 4 on: fewer say nothing about a scale.
-        if count.bit_length() > max(self.steps.bit_length(), 2):
+        raw = self.inputs.raw(transitions[0], transitions[1], transitions[3])
+        # Whenever a power of two is passed, from 4 on: fewer say nothing about a scale. And when
+        # something moves that had not moved before.
+        due = count.bit_length() > max(self.steps.bit_length(), 2)
+        if due or any(scaling.far_out(one) for one in raw):
             obs, action, next_obs, memory = self._kept()
             changed = scaling.refit(self.inputs.raw(obs, action, memory))
             if changed:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from everlearn.interfaces import FloatArray
 from everlearn.online.kernels import recursive as kernels
-from everlearn.online.ridge import check_cells
+from everlearn.online.ridge import UnsolvableError, check_cells
 from everlearn.online.statistics import reserve
 from everlearn.support.archive import check_arrays
 from everlearn.support.errors import InvalidInputError, MemoryLimitError
@@ -127,6 +127,13 @@ class RecursiveLearner:
         gains, errors = self._gain[: self.used], np.zeros(self.outputs, self.dtype)
         kernels.gain(self.inverse, self.changes, positions, values, self.used, self._gain)
         growth = 1 + float(values @ gains[positions])
+        if not growth > 0.5:  # in exact arithmetic it is 1 or more
+            raise UnsolvableError(
+                f"the inverse over {self.used} cells with ridge {self.ridge:g} is lost to rounding "
+                f"in a sample with values up to {np.abs(values).max(initial=0.0):g}. Use a larger "
+                "ridge, a smaller linear_gain or precision='float64'. The weights were left as "
+                "they were"
+            )
         errors[:] = (target - values @ self.weights[cells, : self.outputs]) / growth
         kernels.add_outer(self.weights, self.cells_in_use, gains, errors)
         self.changes[self._kept_changes, : self.used] = gains / np.sqrt(growth)

@@ -408,6 +408,16 @@ class PlanningAgent:
             self.escape.observe(reward, ahead)
         self._memory_state = following
 
+    def predict_reward(self, obs: FloatArray, action: FloatArray) -> float:
+        """Return the reward that the model expects of a decision, if it learns the reward."""
+        if not self.learns_reward:
+            raise NotReadyError(
+                "the agent does not learn the reward; make it without a reward function"
+            )
+        state = self._checked_state("observation", obs)
+        predicted = self.model.predict(state, self._checked_action(action))
+        return float(predicted[self._size])
+
     def _judged(
         self, state: FloatArray, action: FloatArray, after: FloatArray, memory: FloatArray | None
     ) -> float:

@@ -20,6 +20,9 @@ SPREAD = 2.0
 """Standard deviations that stand for half the range of an unbounded input."""
 
 
+OUTLIER = 3.0
+"""Half ranges within which all samples lie that a scale was fitted to."""
+
 STRETCH = 1.3
 """Factor by which a scale must have changed to be fitted again."""
 
@@ -63,12 +66,20 @@ class InputScaling:
         """Centre and multiplier, by ``samples[N, I]`` where there are no bounds."""
         mean = samples.mean(axis=0)
         deviation = samples.std(axis=0)
+        # What was constant for long and then moved has a small deviation and values far out.
+        furthest = np.abs(samples - mean).max(axis=0)
+        deviation = np.maximum(deviation, furthest / (SPREAD * OUTLIER))
         # A constant input has no scale of its own; leave room for a first movement.
         deviation = np.where(deviation > 1e-8 * (1 + np.abs(mean)), deviation, 1.0)
         return (
             np.where(self.unbounded, mean, self.centre),
             np.where(self.unbounded, self.gain / (SPREAD * deviation), self.multiplier),
         )
+
+    def far_out(self, sample: FloatArray) -> bool:
+        """Whether a raw input ``[I]`` lies so far out that its scale cannot be right."""
+        scaled = np.abs((sample - self.centre) * self.multiplier)
+        return bool((scaled > 2 * OUTLIER * self.gain)[self.unbounded].any())
 
     def refit(self, samples: FloatArray) -> bool:
         """Fit the scale of inputs without bounds to ``samples[N, I]``, if it has changed much.

@@ -125,3 +125,28 @@ def test_rows_mix_as_many_inputs_as_they_are_told_to() -> None:
 def test_settings_that_do_not_go_together_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         OnlineWorldModel(UNBOUNDED, ACTIONS, **options)
+
+
+def test_what_moves_for_the_first_time_is_scaled_at_once() -> None:
+    """A target that stays for an episode looks constant, and jumps with the next one."""
+    rng = np.random.default_rng(0)
+    model = OnlineWorldModel(
+        UNBOUNDED,
+        ACTIONS,
+        **SETTINGS,
+        refit=1000,
+        linear=True,
+        linear_observations=True,
+        linear_gain=7.0,
+    )
+    for episode in range(6):
+        target = rng.uniform(-1, 1)
+        for _ in range(50):
+            obs = np.array([target + 1e-4 * rng.normal(), rng.normal()])
+            action = rng.uniform(-1, 1, 1)
+            model.learn(obs, action, obs + np.array([0.0, 0.1 * action[0]]))
+            scaled = (obs - model.inputs.scaling.centre[:2]) * model.inputs.scaling.multiplier[:2]
+            assert np.abs(scaled).max() < 2 * 3 * 3.0 + 1e-9, episode
+    assert np.isfinite(model.weights).all()
+    predicted = model.predict(np.array([0.2, 0.0]), np.ones(1))
+    np.testing.assert_allclose(predicted, [0.2, 0.1], atol=0.02)
