@@ -148,7 +148,7 @@ def test_options_are_checked() -> None:
         make("mlp-finetune", **{"model.features": 3})
     with pytest.raises(UnknownNameError, match="memory 'good'"):
         make("mlp-finetune", memory="good")
-    with pytest.raises(InvalidInputError, match="c is"):
+    with pytest.raises(InvalidInputError, match="c must be"):
         make("mlp-si", **{"model.strategy.c": -1.0})
     assert make("mlp-coreset", **{"model.strategy.capacity": 7}).model.strategy.capacity == 7
     other = make("mlp-finetune", **{"model.strategy": "coreset", "model.strategy.capacity": 8})

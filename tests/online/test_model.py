@@ -344,7 +344,8 @@ def test_what_was_learned_unchecked_in_a_warm_up_is_a_copy() -> None:
     for n in range(2):
         buffer[:] = n
         model.learn_unchecked(buffer, np.zeros(2), buffer)
-    assert [float(kept[0][0, 0]) for kept in model.pending] == [0.0, 1.0]
+    kept = np.concatenate([part[0] for part in model.pending])
+    assert kept[:, 0].tolist() == [0.0, 1.0]
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:

@@ -60,6 +60,8 @@ def test_it_does_not_drift_in_thousands_of_samples():
         model.learn(*one)
     expected = batch_weights(model, *data)
     assert np.abs(model.weights - expected).max() < 1e-4 * np.abs(expected).max()
+    inverse = model.learner.inverse[: model.learner.used, : model.learner.used]
+    np.testing.assert_array_equal(inverse, inverse.T)  # files hold one half
 
 
 def test_a_batch_and_single_samples_learn_the_same():

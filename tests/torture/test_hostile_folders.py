@@ -168,11 +168,13 @@ def limit() -> None:
 
 def answer(arguments: list[str]) -> tuple[int, str, int]:
     """Exit code of a command in a process of its own, what it said, and its largest memory."""
+    # Not `ru_maxrss`, which a process takes over from the one that it was forked from.
     code = (
-        "import resource, sys; from everlearn.cli import main\n"
+        "import sys; from everlearn.cli import main\n"
         "try: main()\n"
         "finally:\n"
-        "    print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
+        "    status = open('/proc/self/status').read()\n"
+        "    print('peak', status.split('VmHWM:')[1].split()[0], file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],

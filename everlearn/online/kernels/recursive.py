@@ -44,9 +44,13 @@ def gain(inverse: Any, changes: Any, positions: Any, values: Any, used: int, out
             out[i] -= share * change[i]
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True, fastmath={"contract"})
 def fold(inverse: Any, changes: Any, used: int) -> None:
-    """``P -= sum u u^T`` over `DELAY` changes, which become zero: one pass over ``P`` for all."""
+    """``P -= sum u u^T`` over `DELAY` changes, which become zero: one pass over ``P`` for all.
+
+    Sums keep their order, also at the end of a row, where vectors end: ``P`` stays symmetric to the
+    bit, and one half of it is all that a file needs.
+    """
     u0, u1, u2, u3 = changes[0], changes[1], changes[2], changes[3]
     u4, u5, u6, u7 = changes[4], changes[5], changes[6], changes[7]
     for i in range(used):
