@@ -47,11 +47,12 @@ Entries of ``A`` grow with the samples and float32 rounds them; once that roundi
 longer small beside the ridge, the weakest directions of the solution are noise.
 """
 
-DOUBLE_RESOLUTION = 2e-14
-"""The same for float64, below which an update is refused: as many of its roundings.
+DOUBLE_RESOLUTION = 1e-13
+"""Ridge over the trace of ``A_ss`` below which float64 does not resolve it either.
 
-Without that the weakest directions grow by a little noise at every update, which no check of a
-single one sees, until the weights overflow.
+The trace bounds the largest eigenvalue, so their ratio bounds the condition of the block. From
+about a fifth of this on, the weakest directions grow by a little noise at every update, which no
+check of a single one sees, until the weights overflow. Such an update is refused.
 """
 
 CHUNK = 256
@@ -175,12 +176,12 @@ class BlockSolver:
         else:
             diagonal += ridge
             double = self.factor
-        busiest = float(np.einsum("ii->i", self.gathered).max(initial=0.0))
-        if ridge < DOUBLE_RESOLUTION * busiest:
+        trace = float(np.einsum("ii->i", self.gathered).sum(dtype=np.float64))
+        if ridge < DOUBLE_RESOLUTION * trace:
             raise UnsolvableError(
-                f"float64 does not resolve a ridge of {ridge:g} beside statistics of {busiest:g}, "
-                f"and weights would become noise. Use a ridge of {DOUBLE_RESOLUTION * busiest:.1g} "
-                "or more. The weights were left as they were"
+                f"float64 does not resolve a ridge of {ridge:g} beside statistics of {trace:g} "
+                "(trace of the active block), and weights would become noise. Use a ridge of "
+                f"{DOUBLE_RESOLUTION * trace:.1g} or more. The weights were left as they were"
             )
         if factorise_double(double) == 0:
             solved = self._improve(ridge, right, weights, double, _back_double)

@@ -413,6 +413,24 @@ def test_a_ridge_that_float64_does_not_resolve_is_refused_before_weights_grow() 
     np.testing.assert_array_equal(model.weights, before)
 
 
+def test_a_ridge_that_float64_does_not_resolve_is_refused_at_many_places() -> None:
+    """Corners that take turns: what rounding leaves in one block grows in the next."""
+    model = small_model(ridge=1e-9, precision="float64")
+    corners = np.array([np.where(np.arange(5) == n % 5, 1.0, -1.0) for n in range(5)])
+    for corner in corners:
+        model.learn(corner[:3], corner[3:], -corner[:3])
+    # As if each had been seen some thousand times: 27,000 real updates diverge to 1e66.
+    statistics = model.learner.statistics
+    statistics.touched[:] *= 4000
+    statistics.targets *= 4000
+    model.learner.forget_previous()
+    before = model.weights.copy()
+    for corner in corners:
+        with pytest.raises(UnsolvableError, match="does not resolve a ridge of 1e-09"):
+            model.learn(corner[:3], corner[3:], -corner[:3])
+    np.testing.assert_array_equal(model.weights, before)
+
+
 def test_a_ridge_that_float32_does_not_resolve_is_learned_in_float64_from_the_first() -> None:
     model = small_model(ridge=1e-9)
     reference = ReferenceModel(model)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -51,3 +53,27 @@ def test_the_ablations_are_those_of_their_folders(tool: ModuleType, agent: str, 
     assert [seeds for seeds, _ in shown] == [seeds for seeds, _ in expected]
     assert [mean for _, mean in shown] == pytest.approx([mean for _, mean in expected], abs=0.051)
     assert len(shown) == 4
+
+
+def test_the_table_of_worlds_has_a_row_for_each_and_the_means_of_its_files(tool: ModuleType):
+    rows = {
+        cells[1].strip().strip("`"): [cell.strip() for cell in cells[2:-1]]
+        for cells in (line.split("|") for line in tool.worlds().splitlines())
+        if len(cells) > 2 and ":" in cells[1]
+    }
+    files = sorted((ROOT / tool.WORLDS).glob("*.json"))
+    assert files
+    stored: dict[str, list[Any]] = {}
+    for path in files:
+        run = json.loads(path.read_text(encoding="utf-8"))
+        stored.setdefault(run["world"], []).append(run)
+    assert rows.keys() == stored.keys()
+    for world, runs in stored.items():
+        seeds, _, _, _, frozen, tdmpc2, *_ = rows[world]
+        assert int(seeds) == len(runs)
+        shown = [float(number) for number in frozen.split()]
+        assert shown == pytest.approx([sum(run["frozen"]) / 5 for run in runs], abs=0.51)
+        assert (tdmpc2 == "-") == world.startswith("gym:")
+    # By hand, from the published figures.
+    assert rows["dm_control:cartpole-swingup"][5:8] == ["839", "677", "835"]
+    assert rows["dm_control:ball_in_cup-catch"][5] == "981"

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
+from everlearn.support.compiled import njit
 from everlearn.world_model.step_kernels import FAST
 
 DELAY = 8
