@@ -15,6 +15,7 @@ from everlearn.support.errors import InvalidInputError
 UNBOUNDED = spaces.Box(-np.inf, np.inf, (2,), np.float64)
 ACTIONS = spaces.Box(-1.0, 1.0, (1,), np.float64)
 SETTINGS: dict[str, Any] = {"features": 12, "bins": 5, "ridge": 1.0, "update": "exact"}
+LINEAR: dict[str, Any] = {**SETTINGS, "refit": 1000, "linear": True, "linear_observations": True}
 
 
 def walk(count: int, growth: float = 0.05) -> list[Any]:
@@ -90,15 +91,7 @@ def test_imagination_stays_near_what_was_seen() -> None:
     steps = [(np.full(2, x), np.ones(1), np.full(2, x + 1.0)) for x in np.arange(10.0)]
     states = {}
     for room in (None, 0.5):
-        model = OnlineWorldModel(
-            UNBOUNDED,
-            ACTIONS,
-            **SETTINGS,
-            refit=1000,
-            linear=True,
-            linear_observations=True,
-            seen_range=room,
-        )
+        model = OnlineWorldModel(UNBOUNDED, ACTIONS, **LINEAR, seen_range=room)
         for step in steps:
             model.learn(*step)
         states[room] = model.rollout(np.full(2, 9.0), np.ones((1, 40, 1)))[0, -1]
@@ -130,15 +123,7 @@ def test_settings_that_do_not_go_together_are_refused(options: dict[str, Any]) -
 def test_what_moves_for_the_first_time_is_scaled_at_once() -> None:
     """A target that stays for an episode looks constant, and jumps with the next one."""
     rng = np.random.default_rng(0)
-    model = OnlineWorldModel(
-        UNBOUNDED,
-        ACTIONS,
-        **SETTINGS,
-        refit=1000,
-        linear=True,
-        linear_observations=True,
-        linear_gain=7.0,
-    )
+    model = OnlineWorldModel(UNBOUNDED, ACTIONS, **LINEAR, linear_gain=7.0)
     for episode in range(6):
         target = rng.uniform(-1, 1)
         for _ in range(50):

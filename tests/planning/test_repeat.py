@@ -45,9 +45,7 @@ def recorded(agent: OnlineAgent, env: Line, steps: int) -> tuple[list[Any], list
     """Actions of an episode, and the transitions that its model learned from."""
     learned: list[Any] = []
     actions: list[Any] = []
-    run_episode(
-        agent, env, seed=0, max_steps=1, on_step=lambda obs, action, after, reward: None
-    )  # makes the model
+    agent.begin_task("line", None)  # makes the model
     learn = agent.model.learn_unchecked
 
     def spy(obs: FloatArray, action: FloatArray, after: FloatArray, **rest: Any) -> None:
