@@ -145,7 +145,7 @@ class PlanningAgent:
         Transitions learned from, and episodes begun.
     last_plan
         What the planner saw at the last decision, for plots; None before the first. Its states
-        end with the return from there on if the agent learns the reward.
+        end with the entries of `learned_reward` if the agent learns the reward.
     """
 
     def __init__(
