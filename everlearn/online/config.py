@@ -61,6 +61,11 @@ class OnlineModelConfig:
     A linear part of few weights needs less of a ridge than thousands of cells, and is what a model
     knows of states that it has not seen.
     """
+    degree: int = 1
+    """Observations and actions multiplied with each other at the most, as features of their own.
+
+    Moments and forces are products of few sines, velocities and actions.
+    """
     local_grids: float = 0.0
     """Fraction of the grids that see one object from the hand; needs declared `bodies`."""
     local_gain: float = 30.0
@@ -72,6 +77,8 @@ class OnlineModelConfig:
 
     Nothing learned further away touches its cells, and imagination skips it there.
     """
+    relative: float = 0.0
+    """How much less transitions count that change more than usual; 0 all count the same."""
     clip: bool = True
     """Keep predictions inside the observation space."""
     precision: Literal["float32", "float64"] = "float32"

@@ -119,6 +119,8 @@ class OnlineWorldModel(ImaginingModel):
 
     def _reset_learner(self) -> None:
         """Forget everything that was learned."""
+        self.change_squares = np.zeros(self.inputs.read)
+        self.changes_seen = 0
         self.learner = self._empty_learner()
         if self.novelty:
             self.clear_novelty()
@@ -333,7 +335,10 @@ class OnlineWorldModel(ImaginingModel):
             obs[None], action[None], next_obs[None], memory[None]
         )
         opened = self.encoding.opened(values)
-        self.learner.learn(cells[opened], values[opened], targets[0])
+        weight = self._weights(targets, True)
+        self.learner.learn(
+            cells[opened], (values[opened] * weight[0]).astype(self.dtype), targets[0] * weight[0]
+        )
         if self.novelty:
             self.mark_novelty(cells[opened])
         if self.config.solve_every and self.steps % self.config.solve_every == 0:
@@ -345,6 +350,18 @@ class OnlineWorldModel(ImaginingModel):
         """Cells, values and targets of transitions."""
         cells, values = self.encoding(self.inputs.assemble(obs, action, memory))
         return cells, values, (next_obs - obs)[:, : self.learner.outputs]
+
+    def _weights(self, targets: Batch, count: bool = False) -> Batch:
+        """Square roots of the weights of samples with these targets."""
+        if not self.config.relative:
+            return np.ones(len(targets))
+        squares = targets[:, : self.inputs.read] ** 2
+        if count:
+            self.change_squares += squares.sum(axis=0)
+            self.changes_seen += len(targets)
+        mean = self.change_squares / max(self.changes_seen, 1)
+        size = (squares / np.where(mean > 0, mean, 1.0)).mean(axis=1)
+        return 1 / np.sqrt(1 + self.config.relative * size)
 
     def learn_batch(
         self,
@@ -387,9 +404,16 @@ class OnlineWorldModel(ImaginingModel):
             for cells, _, _ in encoded(part):
                 touched[cells.ravel()] = True
         self.learner.admit(np.flatnonzero(touched))
+        if self.config.relative:
+            changes = (following - observations)[:, : self.inputs.read]
+            self.change_squares += (changes**2).sum(axis=0)
+            self.changes_seen += len(changes)
         for part in chunks:
-            for samples in encoded(part):
-                self.learner.add(*samples)
+            for cells, values, targets in encoded(part):
+                weights = self._weights(targets)
+                self.learner.add(
+                    cells, (values * weights[:, None]).astype(self.dtype), targets * weights[:, None]
+                )
         if self.novelty:
             self.mark_novelty(self.learner.cells_in_use)
 

@@ -34,6 +34,7 @@ from everlearn.interfaces import EnvironmentFacts, FloatArray, Objective, Plan, 
 from everlearn.planning.config import ObjectiveConfig, PlanningAgentConfig
 from everlearn.planning.escape import Escape
 from everlearn.planning.learned_reward import ENTRIES, LearnedReward, with_entries
+from everlearn.planning.landmarks import ValueMap
 from everlearn.planning.presets import oa_config
 from everlearn.planning.repeat import RepeatedAction
 from everlearn.support.archive import check_arrays, load_archive, part_of, save_archive
@@ -177,6 +178,7 @@ class PlanningAgent:
         self._learning = True
         self._busy = threading.RLock()
         self._memory_state: FloatArray | None = None
+        self.value_map = None
         self._repeated = RepeatedAction(
             1 if blueprint is None else blueprint.config.repeat(blueprint.facts)
         )
@@ -325,7 +327,21 @@ class PlanningAgent:
         if explore and self._learning and self.blueprint.novelty:
             low, high = self._rewards or (0.0, 0.0)
             bonus = self.blueprint.config.exploration.novelty * ((high - low) or 1.0)
-        return LearnedReward(self._size, bonus)
+        return LearnedReward(self._size, bonus, self._value_map())
+
+    def _value_map(self):
+        config = self.blueprint.config
+        if not config.value.landmarks:
+            return None
+        if self.value_map is None:
+            self.value_map = ValueMap(
+                self.model.inputs,
+                self.action_space,
+                config.value,
+                config.planner.discount,
+                np.random.SeedSequence(self.blueprint.seed, spawn_key=(3,)),
+            )
+        return self.value_map
 
     @property
     def _size(self) -> int:
@@ -401,6 +417,10 @@ class PlanningAgent:
             learn = getattr(self.model, "learn_unchecked", self.model.learn)
             learn(state, action, next_state, **({} if memory is None else {"memory": memory}))
             self.steps += 1
+            wanted = self._wanted(True) if self.learns_reward else None
+            if getattr(wanted, "value_map", None) is not None:
+                wanted.value_map.add(state)
+                wanted.value_map.improve(self.model, wanted, wanted.bonus)
         following, ahead = self._advanced(memory, state, action, next_state)
         if self.escape is not None and self.escape.config.patience:
             if not self._learning:

@@ -87,13 +87,20 @@ def imagine(
             f"shape {(flat,)}, one for each transition"
         )
     continues = getattr(objective, "continues", None)
+    alive = np.ones(count)
     if continues is not None:
+        goes_on = continues(*transitions).reshape(count, horizon)
         going = np.ones((count, horizon))
-        going[:, 1:] = continues(*transitions).reshape(count, horizon)[:, :-1]
-        weights = weights * np.cumprod(going, axis=1)
+        going[:, 1:] = goes_on[:, :-1]
+        going = np.cumprod(going, axis=1)
+        alive = going[:, -1] * goes_on[:, -1]
+        weights = weights * going
     # Infinities of both signs may meet in a sum; what comes of it is sorted out below.
     with np.errstate(invalid="ignore", over="ignore"):
         returns = (rewards.reshape(count, horizon) * weights).sum(axis=1, dtype=np.float64)
+    final = getattr(objective, "final", None)
+    if final is not None:
+        returns += alive * final(states[:, -1], horizon)
     returns[~np.isfinite(returns)] = -np.inf
     return Sequences(actions, returns, states)
 
