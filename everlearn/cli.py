@@ -23,7 +23,7 @@ from everlearn.support.errors import (
     EverlearnError,
     InvalidInputError,
     MissingExtraError,
-    did_you_mean,
+    unknown_name,
 )
 from everlearn.support.terminal import (
     Forgiving,
@@ -545,23 +545,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         show(f"everlearn {__version__}")
         return
     if words[0] not in COMMANDS:
-        hint = did_you_mean(words[0], COMMANDS)
-        _refuse(f"unknown command {words[0]!r}; commands: {', '.join(COMMANDS)}.{hint}")
+        _refuse(unknown_name("command", words[0], COMMANDS))
     try:
         command = _parsed(words[0], words[1:])
         command()
         sys.stdout.flush()
     except UsageError as error:
-        _refuse(f"{words[0]}: {error} (see everlearn {words[0]} --help)")
+        _refuse(f"{error} (see everlearn {words[0]} --help)", words[0])
     except EverlearnError as error:
-        _refuse(f"{words[0]}: {error}")
+        _refuse(str(error), words[0])
     except BrokenPipeError:
         if not _is_stdout_gone():
             raise
         sys.exit(128 + signal.SIGPIPE)
     except OSError as error:
         silence_output()
-        _refuse(f"{words[0]}: {error}")
+        _refuse(str(error), words[0])
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -643,8 +642,8 @@ def _is_stdout_gone() -> bool:
     return gone
 
 
-def _refuse(message: str) -> None:
-    warn(f"everlearn {' '.join(message.split())}")
+def _refuse(message: str, command: str = "") -> None:
+    warn(f"{f'everlearn {command}'.strip()}: {' '.join(message.split())}")
     sys.exit(2)
 
 

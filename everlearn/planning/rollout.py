@@ -67,7 +67,7 @@ def imagine(
     """
     count, horizon, action_size = actions.shape
     states = np.asarray(model.rollout(obs, actions, memory=memory))
-    expected = (count, horizon + 1, *model.observation_space.shape)
+    expected = (count, horizon + 1, len(obs))
     if states.shape != expected:
         raise InvalidInputError(
             f"the model's rollout has shape {states.shape}; expected [N, H + 1, S] = {expected}"

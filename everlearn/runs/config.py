@@ -20,8 +20,8 @@ from everlearn.support.errors import (
     DamagedFileError,
     InvalidInputError,
     UnknownNameError,
-    did_you_mean,
     given,
+    unknown_name,
 )
 from everlearn.support.files import RECORD_LIMIT, parse_record, read_file
 
@@ -298,10 +298,7 @@ def check_known(values: Mapping[str, Any], config: type[Any], source: str) -> No
     known = [item.name for item in dataclasses.fields(config)]
     for name in values:
         if name not in known:
-            raise UnknownNameError(
-                f"unknown setting {given(name)} in {source}; known: {', '.join(known)}."
-                f"{did_you_mean(name, known)}"
-            )
+            raise UnknownNameError(f"{source}: {unknown_name('setting', name, known)}")
 
 
 def _plain_options(name: str, options: object) -> dict[str, Any]:

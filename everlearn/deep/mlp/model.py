@@ -3,7 +3,7 @@
 The comparison to the online model. Same inputs (observation, action and what is remembered),
 same imagination, another way to learn: every 250 steps the network is trained on all data that
 its strategy keeps, until the loss on a holdout of 5 % has not improved for 5 epochs. Strategies
-live in `everlearn.deep.strategies`; this file knows them by their protocol only.
+live in `everlearn.deep.strategies`; this file knows their base class only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from everlearn.deep.mlp import snapshot as mlp_checkpoint
 from everlearn.deep.mlp.config import MLPConfig
 from everlearn.deep.mlp.network import Trainer, make_network, torch_threads
 from everlearn.deep.mlp.normaliser import Normaliser, RunningMoments
-from everlearn.interfaces import FloatArray, State, Strategy
+from everlearn.deep.strategies.base import Strategy
+from everlearn.interfaces import FloatArray, State
 from everlearn.support.checks import check_whole
 from everlearn.support.errors import UnknownNameError
 from everlearn.support.threads import Threads
