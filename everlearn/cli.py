@@ -489,7 +489,7 @@ class List:
         spec = AGENTS.get(name)
         options = options_of(spec.config)
         show(f"{name}: {spec.summary}" if spec.summary else name)
-        show(f"{len(options)} options (--option PATH=VALUE):")
+        show(f"{len(options)} options (--option PATH=VALUE):" if options else "no options")
         for option in options.values():
             show(f"  {option.path} = {option.value}  ({type_name(option.type)})")
             if option.summary:

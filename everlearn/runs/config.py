@@ -274,6 +274,24 @@ class RunConfig:
         return found
 
 
+def evaluation_episodes(config: RunConfig, done: int) -> int:
+    """Episodes a task of the evaluation that is due after `done` episodes; 0 if none is.
+
+    The start of the run counts as a switch.
+    """
+    schedule = config.evaluation
+    inside = done % config.episodes_per_task
+    if inside == 0:
+        return schedule.boundary_episodes
+    return schedule.episodes if schedule.every and inside % schedule.every == 0 else 0
+
+
+def seen_tasks(config: RunConfig, done: int) -> tuple[str, ...]:
+    """Names of the tasks begun within `done` episodes, each once, in their first order."""
+    entries = -(-done // config.episodes_per_task)
+    return tuple(dict.fromkeys(config.tasks[:entries]))
+
+
 def _option_differences(
     mine: Mapping[str, Any], theirs: Mapping[str, Any], said: Mapping[str, Any]
 ) -> list[str]:
