@@ -156,7 +156,7 @@ def memory_bytes() -> int:
 
 def _damaged(path: Path, what: str) -> DamagedFileError:
     return DamagedFileError(
-        f"{path} is damaged ({what}); use another copy or an earlier checkpoint"
+        f"{path} is damaged ({what}); use another copy or an earlier snapshot"
     )
 
 

@@ -19,7 +19,7 @@ import torch
 from gymnasium import spaces
 
 from everlearn.deep.mlp import rollout_kernel as dense
-from everlearn.deep.mlp import snapshot as mlp_checkpoint
+from everlearn.deep.mlp import snapshot
 from everlearn.deep.mlp.config import MLPConfig
 from everlearn.deep.mlp.network import Trainer, make_network, torch_threads
 from everlearn.deep.mlp.normaliser import Normaliser, RunningMoments
@@ -270,7 +270,7 @@ class MLPWorldModel(ImaginingModel):
 
     def state(self) -> State:
         """Everything the model knows, for `restore`: arrays and JSON facts."""
-        return mlp_checkpoint.model_state(self)
+        return snapshot.model_state(self)
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
         """Take over a `state` of a model with the same spaces, settings and strategy, to the bit.
@@ -286,12 +286,12 @@ class MLPWorldModel(ImaginingModel):
             memory=self.memory,
             still=self.still,
         )
-        mlp_checkpoint.restore_model(fresh, arrays, meta)
+        snapshot.restore_model(fresh, arrays, meta)
         self.__dict__.update(fresh.__dict__)
 
     def save(self, path: str | Path) -> None:
         """Write the whole model to `path`, atomically."""
-        mlp_checkpoint.save_model(self, path)
+        snapshot.save_model(self, path)
 
 
 class _TaskView(ImaginingModel):
