@@ -444,6 +444,8 @@ class List:
 
     agent: str | None = positional(None)
     """Agent whose options to list, with their types and values."""
+    world: str = RunConfig.world
+    """World in which it would act: some agents have other values where less is declared."""
     runs: Path = Path("runs")
     """Folder at or below which to look for runs."""
     import_: tuple[str, ...] = repeated()
@@ -455,7 +457,7 @@ class List:
 
         load_plugins(self.import_)
         if self.agent is not None:
-            self._print_options(self.agent)
+            self._print_options(self.agent, self.world)
             return
         from everlearn.agents import AGENTS
         from everlearn.continual_bench.tasks import TASKS
@@ -482,14 +484,19 @@ class List:
                 show(f"  {folder}: {error}")
 
     @staticmethod
-    def _print_options(name: str) -> None:
+    def _print_options(name: str, world: str) -> None:
         from everlearn.agents import AGENTS
         from everlearn.support.settings import options_of, type_name
+        from everlearn.worlds import world_named
 
-        spec = AGENTS.get(name)
-        options = options_of(spec.config)
+        spec, acts_in = AGENTS.get(name), world_named(world)
+        # The settings of a name are those in Continual Bench; only elsewhere one has to look.
+        known = world == RunConfig.world or spec.config_for is None
+        options = options_of(
+            spec.config if known else spec.settings(acts_in.make(acts_in.tasks[0]))
+        )
         show(f"{name}: {spec.summary}" if spec.summary else name)
-        show(f"{len(options)} options (--option PATH=VALUE):" if options else "no options")
+        show(f"{len(options)} options (--option PATH=VALUE):")
         for option in options.values():
             show(f"  {option.path} = {option.value}  ({type_name(option.type)})")
             if option.summary:

@@ -159,10 +159,6 @@ class WorldModel(Protocol):
         """
         ...
 
-    def save(self, path: str | Path) -> None:
-        """Write the whole model to `path`, atomically."""
-        ...
-
 
 @dataclass(frozen=True, eq=False)
 class Plan:

@@ -249,7 +249,8 @@ class RunConfig:
             content = read_file(path, RECORD_LIMIT, follow=follow)
         except FileNotFoundError:
             raise InvalidInputError(
-                f"no config at {path}; give the config.json of a run or a file like it"
+                f"no config at {path}; give the folder of a run, or a config.json where a file is "
+                "asked for"
             ) from None
         return cls.from_json(content, str(path))
 

@@ -155,9 +155,7 @@ def memory_bytes() -> int:
 
 
 def _damaged(path: Path, what: str) -> DamagedFileError:
-    return DamagedFileError(
-        f"{path} is damaged ({what}); use another copy or an earlier snapshot"
-    )
+    return DamagedFileError(f"{path} is damaged ({what}); use another copy or an earlier snapshot")
 
 
 def _write(file: BinaryIO, header: bytes, arrays: Mapping[str, npt.NDArray[Any]]) -> None:

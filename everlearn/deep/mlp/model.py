@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,9 +23,9 @@ from everlearn.deep.mlp.config import MLPConfig
 from everlearn.deep.mlp.network import Trainer, make_network, torch_threads
 from everlearn.deep.mlp.normaliser import Normaliser, RunningMoments
 from everlearn.deep.strategies.base import Strategy
-from everlearn.interfaces import FloatArray, State
+from everlearn.interfaces import State
 from everlearn.support.checks import check_whole
-from everlearn.support.errors import UnknownNameError
+from everlearn.support.errors import NotReadyError, UnknownNameError
 from everlearn.support.threads import Threads
 from everlearn.world_model.base import ImaginingModel, Transitions
 from everlearn.world_model.memory import Memory
@@ -148,24 +147,8 @@ class MLPWorldModel(ImaginingModel):
 
     # Learning --------------------------------------------------------------------------
 
-    def learn(self, obs: object, action: object, next_obs: object, memory: object = None) -> None:
-        """Take in one transition; every `train_every` of them train the network.
-
-        `memory` is the memory's state at `obs`. Bad input raises and changes nothing.
-        """
-        self._learn(self._checked(obs, action, next_obs, memory, (1,)))
-
-    def learn_unchecked(
-        self,
-        obs: FloatArray,
-        action: FloatArray,
-        next_obs: FloatArray,
-        memory: FloatArray | None = None,
-    ) -> None:
-        """`learn` of a transition that was checked before: finite, ``[S]``, ``[A]``, ``[S]``."""
-        self._learn(self._transition(obs, action, next_obs, memory))
-
     def _learn(self, transition: Transitions) -> None:
+        """Keep a transition; every `train_every` of them train the network."""
         observations, actions, following, states = transition
         given = self.inputs.raw(observations, actions, states)
         change = following - observations
@@ -289,10 +272,6 @@ class MLPWorldModel(ImaginingModel):
         snapshot.restore_model(fresh, arrays, meta)
         self.__dict__.update(fresh.__dict__)
 
-    def save(self, path: str | Path) -> None:
-        """Write the whole model to `path`, atomically."""
-        snapshot.save_model(self, path)
-
 
 class _TaskView(ImaginingModel):
     """A model as it predicts one task."""
@@ -315,3 +294,9 @@ class _TaskView(ImaginingModel):
 
     def _run(self, trajectories: Trajectories, memory: MemoryTables) -> None:
         self.model._run_for(self.task, trajectories, memory)
+
+    def _learn(self, transition: Transitions) -> None:
+        raise NotReadyError(
+            f"this is the model as it predicts {self.task!r}, which does not learn; let the model "
+            "learn that it was made from"
+        )
