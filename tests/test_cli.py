@@ -59,16 +59,6 @@ def test_list_names_tasks_and_agents(capsys: pytest.CaptureFixture[str]):
     assert "oa-paper" in said
 
 
-def test_options_are_those_of_the_world(capsys: pytest.CaptureFixture[str]):
-    values = {}
-    for world in ("continual-bench", "gym:Pendulum-v1"):
-        cli.main(["list", "oa", "--world", world])
-        lines = capsys.readouterr().out.splitlines()
-        values[world] = [line.split("(")[0].strip() for line in lines if "update =" in line]
-    assert values["continual-bench"] == ["model.update = active"]
-    assert values["gym:Pendulum-v1"] == ["model.update = exact"]
-
-
 def test_a_reader_that_has_seen_enough_is_no_error():
     process = subprocess.Popen(
         [sys.executable, "-m", "everlearn", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -184,3 +174,13 @@ def test_mistakes_get_one_line_and_exit_code_2(
     assert "usage:" not in said
     assert "Traceback" not in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_options_are_those_of_the_world(capsys: pytest.CaptureFixture[str]):
+    values = {}
+    for world in ("continual-bench", "gym:Pendulum-v1"):
+        cli.main(["list", "oa", "--world", world])
+        lines = capsys.readouterr().out.splitlines()
+        values[world] = [line.split("(")[0].strip() for line in lines if "update =" in line]
+    assert values["continual-bench"] == ["model.update = active"]
+    assert values["gym:Pendulum-v1"] == ["model.update = exact"]

@@ -2,7 +2,7 @@
 
 A snapshot is a folder with the agent's file and the runner's state. It is written beside the
 others under a hidden name and renamed when complete, so a half-written one is never taken for
-a snapshot. Training seeds are functions of the episode (`schedule.py`) and every episode
+a snapshot. Training seeds are functions of the episode (`protocol.py`) and every episode
 starts with a reset, so at the end of an episode this is all there is.
 """
 
