@@ -77,8 +77,13 @@ class OnlineModelConfig:
 
     Nothing learned further away touches its cells, and imagination skips it there.
     """
-    relative: float = 0.0
-    """How much less transitions count that change more than usual; 0 all count the same."""
+    relative_errors: float = 0.0
+    """How much less a transition counts for changing much; 0 lets all count the same.
+
+    A transition in which observations change by ``m`` times what is usual (root mean square) has
+    the weight ``1 / (1 + relative_errors m^2)``. A few collisions do not drown the small motions
+    then that balancing is made of.
+    """
     clip: bool = True
     """Keep predictions inside the observation space."""
     precision: Literal["float32", "float64"] = "float32"
@@ -106,6 +111,10 @@ class OnlineModelConfig:
         check_whole("warm_up", self.warm_up, 2)
         for name in ("refit", "row_inputs"):
             check_whole(name, getattr(self, name), 0)
+        check_whole("degree", self.degree, 1, 4)
+        check_number("relative_errors", self.relative_errors, 0.0, 1e6)
+        if self.degree > 1 and not self.linear_observations:
+            raise InvalidInputError("degree above 1 needs linear and linear_observations as well")
         for name in ("ridge", "observation_gain", "action_gain", "local_gain", "linear_gain"):
             check_positive(name, getattr(self, name))
         if self.seen_range is not None:

@@ -261,9 +261,7 @@ def _sparse_rows(rng: np.random.Generator, rows: int, inputs: ModelInputs, mixed
     return out
 
 
-def _products(
-    rng: np.random.Generator, inputs: ModelInputs, degree: int
-) -> npt.NDArray[np.int64]:
+def _products(rng: np.random.Generator, inputs: ModelInputs, degree: int) -> npt.NDArray[np.int64]:
     """Draw which observations and actions are multiplied with each other."""
     observed = np.arange(inputs.observations + inputs.actions)
     seen = observed[(observed < inputs.read) | (observed >= inputs.observations)]

@@ -318,10 +318,9 @@ class OnlineWorldModel(ImaginingModel):
             obs[None], action[None], next_obs[None], memory[None]
         )
         opened = self.encoding.opened(values)
-        weight = self._weights(targets, True)
-        self.learner.learn(
-            cells[opened], (values[opened] * weight[0]).astype(self.dtype), targets[0] * weight[0]
-        )
+        self._count_changes(targets)
+        weighted, weighted_targets = self._weighted(values, targets)
+        self.learner.learn(cells[opened], weighted[opened], weighted_targets[0])
         if self.novelty:
             self.mark_novelty(cells[opened])
         if self.config.solve_every and self.steps % self.config.solve_every == 0:
@@ -334,17 +333,23 @@ class OnlineWorldModel(ImaginingModel):
         cells, values = self.encoding(self.inputs.assemble(obs, action, memory))
         return cells, values, (next_obs - obs)[:, : self.learner.outputs]
 
-    def _weights(self, targets: Batch, count: bool = False) -> Batch:
-        """Square roots of the weights of samples with these targets."""
-        if not self.config.relative:
-            return np.ones(len(targets))
-        squares = targets[:, : self.inputs.read] ** 2
-        if count:
-            self.change_squares += squares.sum(axis=0)
-            self.changes_seen += len(targets)
-        mean = self.change_squares / max(self.changes_seen, 1)
-        size = (squares / np.where(mean > 0, mean, 1.0)).mean(axis=1)
-        return 1 / np.sqrt(1 + self.config.relative * size)
+    def _count_changes(self, changes: Batch) -> None:
+        """Count ``changes[N, S]`` of observations to what is usual."""
+        if not self.config.relative_errors:
+            return
+        read = self.inputs.read
+        self.change_squares += (changes[:, :read] ** 2).sum(axis=0)
+        self.changes_seen += len(changes)
+
+    def _weighted(self, values: FloatArray, targets: Batch) -> tuple[FloatArray, Batch]:
+        """Multiply samples by the roots of their weights (`relative_errors`)."""
+        share = self.config.relative_errors
+        if not share:
+            return values, targets
+        usual = self.change_squares / max(self.changes_seen, 1)
+        squares = targets[:, : self.inputs.read] ** 2 / np.where(usual > 0, usual, 1.0)
+        roots = 1 / np.sqrt(1 + share * squares.mean(axis=1, keepdims=True))
+        return (values * roots).astype(self.dtype), targets * roots
 
     def learn_batch(
         self,
@@ -387,16 +392,10 @@ class OnlineWorldModel(ImaginingModel):
             for cells, _, _ in encoded(part):
                 touched[cells.ravel()] = True
         self.learner.admit(np.flatnonzero(touched))
-        if self.config.relative:
-            changes = (following - observations)[:, : self.inputs.read]
-            self.change_squares += (changes**2).sum(axis=0)
-            self.changes_seen += len(changes)
+        self._count_changes(following - observations)
         for part in chunks:
             for cells, values, targets in encoded(part):
-                weights = self._weights(targets)
-                self.learner.add(
-                    cells, (values * weights[:, None]).astype(self.dtype), targets * weights[:, None]
-                )
+                self.learner.add(cells, *self._weighted(values, targets))
         if self.novelty:
             self.mark_novelty(self.learner.cells_in_use)
 

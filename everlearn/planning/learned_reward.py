@@ -48,7 +48,6 @@ class LearnedReward:
 
     first: int
     bonus: float = 0.0
-    value_map: object = None
 
     def __call__(self, obs: FloatArray, action: FloatArray, after: FloatArray, /) -> FloatArray:
         """Growth of the return, and of the novelty times the bonus."""
@@ -57,13 +56,6 @@ class LearnedReward:
             new = self.first + ENTRIES
             rewards = rewards + self.bonus * (after[:, new] - obs[:, new])
         return np.asarray(rewards)
-
-    @property
-    def final(self):
-        if self.value_map is None or self.value_map.count == 0:
-            return None
-        m = self.value_map
-        return lambda states, horizon: m.config.weight * m.discount**horizon * m.value(states, int(self.bonus > 0))
 
     def continues(
         self, obs: FloatArray, action: FloatArray, after: FloatArray, /

@@ -16,6 +16,7 @@ from everlearn.planning.config import (
     PlanningAgentConfig,
 )
 from everlearn.planning.escape import EscapeConfig
+from everlearn.planning.value import ValueConfig
 from everlearn.world_model.memory import MotionMemoryConfig
 
 OA_PAPER = PlanningAgentConfig()
@@ -30,11 +31,14 @@ OA_GENERAL = PlanningAgentConfig(
         linear=True,
         linear_observations=True,
         linear_gain=7.0,
+        degree=3,
+        relative_errors=3.0,
         update="exact",
         seen_range=0.5,
         refit=2048,
     ),
-    planner=CEMConfig(candidates=200, horizon=25, noise_decades=1.5),
+    planner=CEMConfig(candidates=200, horizon=25, discount=0.98, noise_decades=1.5),
+    value=ValueConfig(landmarks=600, weight=0.25),
     exploration=ExplorationConfig(novelty=0.2),
     decision_period=0.075,
 )
