@@ -250,7 +250,9 @@ class Agent(Protocol):
 
     Agents may also have `told` and `given`, tuples of words that tables show: what they are told of
     tasks (``boundaries``, ``name``), and what they are given beside observations and rewards
-    (``reward function``, ``success test``, ``scene``, ``command law``).
+    (``reward function``, ``success test``, ``scene``, ``command law``). One that can be evaluated
+    in other ways says so in `evaluation_variants`: further arguments of `evaluation_copy`, by a
+    name for tables, such as ``{"mean actions": {"actions": "mean"}}``.
     """
 
     def begin_task(self, name: str, objective: Objective | None) -> None:

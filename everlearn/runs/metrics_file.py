@@ -19,6 +19,9 @@ from everlearn.support.errors import DamagedFileError, EverlearnError
 from everlearn.support.files import exists, is_folder, open_file, readable
 
 CONFIG, METRICS, ENVIRONMENT = "config.json", "metrics.jsonl", "environment.json"
+VARIANTS = "variants.json"
+"""What other ways to evaluate the agent of a finished run gave (`evaluate_variants`)."""
+
 CUT = "metrics.cut.jsonl"
 """Lines that a resumed run cut off its metrics, because it computes them again."""
 
