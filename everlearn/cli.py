@@ -509,6 +509,8 @@ class List:
         spec = AGENTS.get(name)
         options = options_of(spec.config)
         show(f"{name}: {spec.summary}" if spec.summary else name)
+        for line in spec.details:
+            show(f"  {line}")
         show(f"{len(options)} options (--option PATH=VALUE):")
         for option in options.values():
             show(f"  {option.path} = {option.value}  ({type_name(option.type)})")

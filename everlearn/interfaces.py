@@ -313,6 +313,8 @@ class AgentSpec:
         it (`everlearn.support.settings`).
     summary
         What the agent is, in a line.
+    details
+        More of that, in lines, for ``everlearn list NAME``.
     config_for
         Settings that depend on what an environment declares, if some do.
     """
@@ -321,6 +323,7 @@ class AgentSpec:
     config: Any = NoSettings()
     summary: str = ""
     config_for: Callable[[gymnasium.Env[Any, Any]], Any] | None = None
+    details: tuple[str, ...] = ()
 
     def settings(self, env: gymnasium.Env[Any, Any]) -> Any:
         """Return the settings of this name in `env`."""

@@ -57,7 +57,8 @@ def by_scipy(first: list[float], second: list[float] | None = None) -> tuple[flo
     else:
         test = stats.ttest_ind(first, second, equal_var=False)
         mean = statistics.fmean(first) - statistics.fmean(second)
-        error, freedom = mean / test.statistic, math.floor(test.df + 1e-9)
+        error = math.hypot(stats.sem(first), stats.sem(second))
+        freedom = math.floor(test.df + 1e-9)
     half = stats.t.ppf(0.975, freedom) * abs(error)
     return 100 * mean, 100 * (mean - half), 100 * (mean + half)
 
