@@ -1,7 +1,7 @@
-"""The paper's claims, one by one: what runs at its settings and budget say of each, and by which rule.
+"""The paper's claims, one by one: what runs at its settings and budget say of each.
 
-Every rule is about a 95 % interval over seeds, of a mean or of a difference of two means (Student's t,
-Welch's degrees of freedom, rounded down), so that two or three seeds decide little:
+Every rule is about a 95 % interval over seeds, of a mean or of a difference of two means
+(Student's t, Welch's degrees of freedom, rounded down), so that two or three seeds decide little:
 
     yes            the whole interval is where the claim says
     no             the whole interval is where the claim says it is not
@@ -183,8 +183,8 @@ def claim_tables(methods: Sequence[Method]) -> list[Table]:
         for claim in claims(methods)
     )
     note = (
-        "In percent: mean, or difference of means, and its 95 % interval over seeds (Student's t; "
-        "Welch's degrees of freedom, rounded down). Yes: the whole interval is where the rule says. "
+        "In percent: mean, or difference of means, and its 95 % interval over seeds (Student's t, "
+        "Welch's degrees of freedom rounded down). Yes: the whole interval is where the rule says. "
         "No: all of it is where the rule says it is not. Open: it is on both sides. Not measured: "
         "a method has fewer than two finished runs. Of several pairs, the one with the lowest "
         "lower end is shown; yes needs all of them. The rules were fixed before the runs were made."
@@ -204,8 +204,8 @@ def claim_tables(methods: Sequence[Method]) -> list[Table]:
         "Forgetting beside the paper's",
         ("method", "seeds", "forgetting ↓", "paper", "paper's figure inside the interval"),
         tuple(cells),
-        "In percent: mean and 95 % interval over seeds. The paper's figures are from a table in its "
-        "source that is commented out.",
+        "In percent: mean and 95 % interval over seeds. The paper's figures are from a table in "
+        "its source that is commented out.",
     )
     return [judged, beside]
 

@@ -309,7 +309,9 @@ def period_table(study: Study, resampling: Resampling) -> Table:
                     mean = sum(known) / len(known) * PLAIN_MEANS[word]
                     cells.append(f"{mean:.0f}" if mean >= 100 else f"{mean:.1f}")
                 else:
-                    cells.append(mean_of(estimate([[value] for value in known], resampling), success))
+                    cells.append(
+                        mean_of(estimate([[value] for value in known], resampling), success)
+                    )
             rows.append((method.label, str(len(runs)), name, *cells))
     training = "solved in training" if success else "return in training"
     headings = ("method", "seeds", "task", training, *list(PERIOD_COLUMNS.values())[1:])

@@ -1,4 +1,4 @@
-"""The table of other ways to evaluate an agent: without escape bursts, with the mean of a policy."""
+"""The table of other ways to evaluate: without escape bursts, with the mean of a policy."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def variant_table(study: Study, resampling: Resampling) -> Table | None:
         shown_bursts = MISSING if bursts is None else f"{bursts:.1f}"
         as_it_is = mean_of(method.estimate(performance, resampling), success)
         first = (method.label, str(len(method.complete)), as_it_is, shown_bursts)
-        rows += [
-            (*first, name, *_cells(method, name, success, resampling)) for name in names
-        ] or [(*first, MISSING, MISSING, MISSING)]
+        rows += [(*first, name, *_cells(method, name, success, resampling)) for name in names] or [
+            (*first, MISSING, MISSING, MISSING)
+        ]
     if not rows:
         return None
     headings = ("method", "seeds", performance.titled, "bursts", "another way", "its seeds")

@@ -1,9 +1,10 @@
-"""The paper's claims: verdicts from invented runs whose answer is known, intervals against SciPy."""
+"""The paper's claims: verdicts of invented runs with a known answer, intervals against SciPy."""
 
 from __future__ import annotations
 
 import math
 import statistics
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,8 @@ from everlearn.report.claims import (
     interval,
     within,
 )
+from tests.report.plain import plain_numbers
 from tests.report.synthetic import config_of, write_run
-from tests.report.test_numbers import plain_numbers
 
 pytestmark = pytest.mark.xdist_group("claims")
 AGENTS = (*NETWORKS, OA, *POLICIES)
@@ -46,6 +47,7 @@ def rows_of(root: Path, name: str = "claims") -> dict[str, dict[str, str]]:
     return {row[0]: dict(zip(table.headings, row, strict=True)) for row in table.rows}
 
 
+@cache
 def values(root: Path, agent: str, metric: str) -> list[float]:
     return [plain_numbers(run)[metric] for run in sorted(root.glob(f"{agent}-30*"))]
 
