@@ -51,3 +51,19 @@ def plain_numbers(run: Path) -> dict[str, float]:
         gains.append(sum(flags[place * length :][:first]) / first - sum(alone[:first]) / first)
     found["forward_transfer"] = statistics.fmean(gains)
     return found
+
+
+def tables_of(page: Path) -> list[list[list[str]]]:
+    """Tables of a page of Markdown as rows of cells, their headings first."""
+    tables: list[list[list[str]]] = []
+    inside = False
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("|"):
+            inside = False
+            continue
+        if not inside:
+            tables.append([])
+        inside = True
+        if not line.startswith("|---"):
+            tables[-1].append([cell.strip() for cell in line.strip("|").split("|")])
+    return tables
