@@ -176,3 +176,21 @@ def test_sets_are_the_same_every_time_and_larger_ones_go_on(task):
 
 def test_tasks_without_a_script_have_no_set():
     assert world_named("continual-bench").heldout_episodes("reach-up", 10) == []
+
+
+@pytest.mark.parametrize(("preset", "starts"), [("paper", 1), ("paper-noise", 3)])
+def test_starts_are_spread_in_evaluation_as_the_preset_says(preset, starts, monkeypatch):
+    reset, seen = ContinualBenchEnv.reset, set()
+
+    def recorded(env, **words):
+        obs, info = reset(env, **words)
+        seen.add(tuple(obs.tolist()))
+        return obs, info
+
+    monkeypatch.setattr(ContinualBenchEnv, "reset", recorded)
+    agent = make_agent("random", world_named("continual-bench").make(TASK))
+    evaluator = Evaluator(preset_config(preset, "random", max_steps=1))
+    for episode in range(3):
+        evaluator.episode(agent, TASK, 0, episode)
+    evaluator.close()
+    assert len(seen) == starts
