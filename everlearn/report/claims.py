@@ -187,8 +187,8 @@ def claim_tables(methods: Sequence[Method]) -> list[Table]:
         "Welch's degrees of freedom rounded down). Yes: the whole interval is where the rule says. "
         "No: all of it is where the rule says it is not. Open: it is on both sides. Not measured: "
         "a method has fewer than two finished runs. Of several pairs, the one with the lowest "
-        "lower end is shown; yes needs all of them. The rules were fixed before any of the runs that "
-        "the README reports had finished."
+        "lower end is shown; yes needs all of them. The rules were fixed before any of the runs "
+        "that the README reports had finished."
     )
     headings = ("the paper says", "here", "measured", "paper", "rule")
     judged = Table("claims", "The paper's claims", headings, rows, note)
