@@ -77,12 +77,12 @@ class OnlineModelConfig:
 
     Nothing learned further away touches its cells, and imagination skips it there.
     """
-    relative_errors: float = 0.0
-    """How much less a transition counts for changing much; 0 lets all count the same.
+    outlier_penalty: float = 0.0
+    """How much less a transition counts that changes more than usual; 0 lets all count the same.
 
-    A transition in which observations change by ``m`` times what is usual (root mean square) has
-    the weight ``1 / (1 + relative_errors m^2)``. A few collisions do not drown the small motions
-    then that balancing is made of.
+    Where observations change by ``m > 1`` times what is usual (root mean square), the weight is
+    ``1 / (1 + outlier_penalty (m^2 - 1))``. A few collisions then do not drown the small motions
+    that balancing is made of.
     """
     clip: bool = True
     """Keep predictions inside the observation space."""
@@ -112,7 +112,7 @@ class OnlineModelConfig:
         for name in ("refit", "row_inputs"):
             check_whole(name, getattr(self, name), 0)
         check_whole("degree", self.degree, 1, 4)
-        check_number("relative_errors", self.relative_errors, 0.0, 1e6)
+        check_number("outlier_penalty", self.outlier_penalty, 0.0, 1e6)
         if self.degree > 1 and not self.linear_observations:
             raise InvalidInputError("degree above 1 needs linear and linear_observations as well")
         for name in ("ridge", "observation_gain", "action_gain", "local_gain", "linear_gain"):

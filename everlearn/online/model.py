@@ -335,20 +335,21 @@ class OnlineWorldModel(ImaginingModel):
 
     def _count_changes(self, changes: Batch) -> None:
         """Count ``changes[N, S]`` of observations to what is usual."""
-        if not self.config.relative_errors:
+        if not self.config.outlier_penalty:
             return
         read = self.inputs.read
         self.change_squares += (changes[:, :read] ** 2).sum(axis=0)
         self.changes_seen += len(changes)
 
     def _weighted(self, values: FloatArray, targets: Batch) -> tuple[FloatArray, Batch]:
-        """Multiply samples by the roots of their weights (`relative_errors`)."""
-        share = self.config.relative_errors
-        if not share:
+        """Multiply samples by the roots of their weights (`outlier_penalty`)."""
+        penalty = self.config.outlier_penalty
+        if not penalty:
             return values, targets
         usual = self.change_squares / max(self.changes_seen, 1)
         squares = targets[:, : self.inputs.read] ** 2 / np.where(usual > 0, usual, 1.0)
-        roots = 1 / np.sqrt(1 + share * squares.mean(axis=1, keepdims=True))
+        beyond = np.maximum(squares.mean(axis=1, keepdims=True) - 1, 0)
+        roots = 1 / np.sqrt(1 + penalty * beyond)
         return (values * roots).astype(self.dtype), targets * roots
 
     def learn_batch(

@@ -44,14 +44,14 @@ OA_GENERAL = PlanningAgentConfig(
         linear_observations=True,
         linear_gain=7.0,
         degree=3,
-        relative_errors=3.0,
+        outlier_penalty=30.0,
         update="exact",
         seen_range=0.5,
         refit=2048,
     ),
     planner=CEMConfig(candidates=200, horizon=25, discount=0.98, noise_decades=1.5),
     value=ValueConfig(landmarks=600, weight=0.25),
-    exploration=ExplorationConfig(novelty=0.2),
+    exploration=ExplorationConfig(novelty=0.1),
     decision_period=0.075,
 )
 """``oa`` where nothing is known of the environment but its spaces."""

@@ -50,7 +50,7 @@ def test_products_are_what_numpy_says() -> None:
 
 @pytest.mark.parametrize("update", ["active", "exact"])
 def test_weights_and_products_give_the_weighted_ridge_solution(update: str) -> None:
-    options = {**LINEAR, "update": update, "relative_errors": 3.0, "degree": 2, "ridge": 0.5}
+    options = {**LINEAR, "update": update, "outlier_penalty": 3.0, "degree": 2, "ridge": 0.5}
     model = OnlineWorldModel(OBS, ACT, features=4, **options)
     obs, action, after = transitions(150)
     for sample in zip(obs, action, after, strict=True):
@@ -62,7 +62,8 @@ def test_weights_and_products_give_the_weighted_ridge_solution(update: str) -> N
     squares = changes**2
     # What is usual is what was usual by then, the transition itself included.
     usual = np.cumsum(squares, axis=0) / np.arange(1, len(obs) + 1)[:, None]
-    weights = 1 / (1 + 3.0 * (squares / usual).mean(axis=1))
+    beyond = np.maximum((squares / usual).mean(axis=1) - 1, 0)
+    weights = 1 / (1 + 3.0 * beyond)
     gram = phi.T @ (weights[:, None] * phi) + 0.5 * np.eye(phi.shape[1])
     solution = np.linalg.solve(gram, phi.T @ (weights[:, None] * changes))
     predicted = model.predict(obs, action) - obs
@@ -76,8 +77,8 @@ def test_small_motions_are_learned_better_beside_collisions() -> None:
     hits = rng.random(400) < 0.05
     after[hits] += rng.choice([-0.4, 0.4], (hits.sum(), 1))
     errors = []
-    for relative in (0.0, 3.0):
-        options = {**LINEAR, "ridge": 0.1, "relative_errors": relative}
+    for penalty in (0.0, 30.0):
+        options = {**LINEAR, "ridge": 0.1, "outlier_penalty": penalty}
         model = OnlineWorldModel(OBS, ACT, features=4, update="exact", **options)
         for sample in zip(obs[:300], action[:300], after[:300], strict=True):
             model.learn(*sample)
@@ -99,7 +100,7 @@ def test_imagination_uses_the_features_that_learning_does() -> None:
 
 
 def test_a_state_keeps_what_is_usual() -> None:
-    options = {**LINEAR, "relative_errors": 3.0, "degree": 2}
+    options = {**LINEAR, "outlier_penalty": 3.0, "degree": 2}
     one, other = (OnlineWorldModel(OBS, ACT, features=4, **options) for _ in range(2))
     samples = list(zip(*transitions(60), strict=True))
     for sample in samples[:40]:
