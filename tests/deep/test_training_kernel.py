@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pytest
 import torch
 
 from everlearn.deep.mlp.network import adam, make_network
 from everlearn.deep.mlp.training import SWEEP, DenseTraining
-from everlearn.support.threads import available_threads
 
 ROWS = 90
 RATE = 1e-2
@@ -22,7 +20,7 @@ def data(sizes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def exact(network: torch.nn.Sequential, x: np.ndarray, y: np.ndarray) -> torch.Tensor:
-    """The loss in float64, of a network of which that is a copy."""
+    """The loss in float64, as the network is from then on."""
     network.double()
     return torch.nn.functional.mse_loss(network(torch.tensor(x).double()), torch.tensor(y).double())
 
@@ -34,31 +32,24 @@ SIZES = [(3, 5), (20, 1, 2), (7, 16, 33, 4), (50, 12, 70, 12), (30, 100, 100, 30
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_gradients_and_errors_are_those_of_pytorch(sizes: tuple[int, ...], threads: int) -> None:
-    if threads > available_threads():
-        pytest.skip(f"this machine has {available_threads()} threads for kernels")
     inputs, targets = data(sizes)
     network, plain = (make_network(sizes, np.random.default_rng(0)) for _ in range(2))
     parameters = list(network.parameters())
-    before = numba.get_num_threads()
-    numba.set_num_threads(threads)
-    try:
-        training = DenseTraining(parameters, adam(parameters, RATE), batch=40)
-        # Full, not a multiple of anything, and fewer rows than threads and tiles have.
-        for rows in (np.arange(40), np.array([5, 89, *range(15)]), np.array([7])):
-            training.differentiate(inputs, targets, rows)
-            plain.zero_grad()
-            loss = exact(plain, inputs[rows], targets[rows])
-            loss.backward()
-            for parameter, expected in zip(parameters, plain.parameters(), strict=True):
-                scale = float(expected.grad.abs().max()) + 1e-3
-                gap = (parameter.grad.double() - expected.grad).abs().max()
-                assert float(gap) < 1e-5 * scale
-            assert training.error(inputs, targets, rows) == pytest.approx(float(loss), rel=1e-5)
-        # More rows than a minibatch has room for.
-        loss = float(exact(plain, inputs, targets))
-        assert training.error(inputs, targets, np.arange(ROWS)) == pytest.approx(loss, rel=1e-5)
-    finally:
-        numba.set_num_threads(before)
+    training = DenseTraining(parameters, adam(parameters, RATE), batch=40, threads=threads)
+    # Full, not a multiple of anything, and fewer rows than threads and tiles have.
+    for rows in (np.arange(40), np.array([5, 89, *range(15)]), np.array([7])):
+        training.differentiate(inputs, targets, rows)
+        plain.zero_grad()
+        loss = exact(plain, inputs[rows], targets[rows])
+        loss.backward()
+        for parameter, expected in zip(parameters, plain.parameters(), strict=True):
+            scale = float(expected.grad.abs().max()) + 1e-3
+            gap = (parameter.grad.double() - expected.grad).abs().max()
+            assert float(gap) < 1e-5 * scale
+        assert training.error(inputs, targets, rows) == pytest.approx(loss.item(), rel=1e-5)
+    # More rows than a minibatch has room for.
+    loss = exact(plain, inputs, targets).item()
+    assert training.error(inputs, targets, np.arange(ROWS)) == pytest.approx(loss, rel=1e-5)
 
 
 def test_steps_are_those_of_pytorchs_adam_and_go_on_from_training_to_training() -> None:
@@ -68,7 +59,7 @@ def test_steps_are_those_of_pytorchs_adam_and_go_on_from_training_to_training() 
     ours, theirs = adam(parameters, RATE), torch.optim.Adam(expected, lr=RATE)
     generator = np.random.default_rng(2)
     for _ in range(3):
-        training = DenseTraining(parameters, ours, batch=8)
+        training = DenseTraining(parameters, ours, batch=8, threads=1)
         for _ in range(20):
             for parameter, same in zip(parameters, expected, strict=True):
                 drawn = generator.normal(size=tuple(parameter.shape)).astype(np.float32)
@@ -87,7 +78,7 @@ def test_steps_are_those_of_pytorchs_adam_and_go_on_from_training_to_training() 
 def test_moments_that_vanish_become_zero() -> None:
     parameters = list(make_network((3, 4), np.random.default_rng(0)).parameters())
     optimizer = adam(parameters, RATE)
-    training = DenseTraining(parameters, optimizer, batch=8)
+    training = DenseTraining(parameters, optimizer, batch=8, threads=1)
     parameters[0].grad.fill_(1.0)
     parameters[1].grad.fill_(1.0)
     training.update()
@@ -105,7 +96,7 @@ def test_what_is_not_a_number_is_not_hidden() -> None:
     inputs, targets = data(sizes)
     inputs[4, 1] = np.nan
     parameters = list(make_network(sizes, np.random.default_rng(0)).parameters())
-    training = DenseTraining(parameters, adam(parameters, RATE), batch=40)
+    training = DenseTraining(parameters, adam(parameters, RATE), batch=40, threads=1)
     rows = np.arange(10)
     assert np.isnan(training.error(inputs, targets, rows))
     training.differentiate(inputs, targets, rows)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -133,7 +134,9 @@ class Trainer:
             Epochs trained, and the mean squared error on the holdout.
         """
         rows, held_rows = np.flatnonzero(~held), np.flatnonzero(held)
-        training = DenseTraining(self.parameters, self.optimizer, self.batch)
+        training = DenseTraining(
+            self.parameters, self.optimizer, self.batch, numba.get_num_threads()
+        )
 
         def train_epoch() -> None:
             shuffled = rows[generator.permutation(len(rows))]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -110,14 +109,20 @@ class DenseTraining:
         Adam: its settings, and its moments so far.
     batch
         Most rows of a minibatch.
+    threads
+        Threads that share its rows.
     """
 
     def __init__(
-        self, parameters: Sequence[torch.Tensor], optimizer: torch.optim.Adam, batch: int
+        self,
+        parameters: Sequence[torch.Tensor],
+        optimizer: torch.optim.Adam,
+        batch: int,
+        threads: int,
     ) -> None:
         self._parameters, self._optimizer = parameters, optimizer
         sizes = (parameters[0].shape[1], *(len(bias) for bias in parameters[1::2]))
-        self._layers, self._buffers = layers_of(sizes, batch, numba.get_num_threads())
+        self._layers, self._buffers = layers_of(sizes, batch, threads)
         total = sum(parameter.numel() for parameter in parameters)
         self._weights, self._gradients, self._means, self._squares = (
             aligned_zeros((1, total), np.float32)[0] for _ in range(4)
