@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 
 from everlearn.deep.mlp import training_kernel as kernel
+from everlearn.world_model.products import ROWS
 from everlearn.world_model.vectors import LANES, aligned_zeros, padded
 
 VANISHED, SWEEP = 1e-30, 100
@@ -66,7 +67,7 @@ def layers_of(sizes: tuple[int, ...], batch: int, threads: int) -> tuple[Layers,
     wide_inputs, wide_outputs = (
         np.array([padded(int(size), LANES) for size in part]) for part in (inputs, outputs)
     )
-    share = padded(-(-batch // threads), kernel.ROWS)
+    share = padded(-(-batch // threads), ROWS)
     widest = padded(max(sizes), LANES)
     parts = [inputs * wide_outputs, wide_outputs, outputs * wide_inputs]
     # Of each layer one after the other: what is read forwards, biases, what is read backwards.

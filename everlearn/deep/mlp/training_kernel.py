@@ -1,9 +1,7 @@
 """Training of a network of dense layers, compiled: loss, gradient and Adam of one minibatch.
 
-PyTorch multiplies matrices with a library that leaves half of the vector unit of some processors
-unused, and a minibatch of a small network spends as long again between its operations. Here a
-minibatch is gathered, goes through all layers and back, in tiles of `ROWS` rows by `VECTORS`
-vectors that are summed up in registers. Layer l maps rows ``X`` of activations to::
+A minibatch is gathered and goes through all layers and back, in products of tiles
+(world_model/products.py). Layer l maps rows ``X`` of activations to::
 
     Z = X W^T + b       next X = max(Z, 0), but for the last layer
     dW = dZ^T X         db = sum of the rows of dZ
@@ -22,21 +20,21 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 from numba import prange, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from everlearn.support.compiled import njit
+from everlearn.world_model.products import (
+    ALL,
+    POSITIVE,
+    ROWS,
+    VECTORS,
+    WHERE_POSITIVE,
+    Place,
+    product,
+    vectors_of,
+)
 from everlearn.world_model.step_kernels import FAST
 from everlearn.world_model.vectors import LANES, Vectors
-
-ROWS, VECTORS = 8, 3
-"""A tile: its 24 sums, 3 vectors and one factor are in the 32 vector registers."""
-
-_ROWS = (0,) * ROWS
-_ONE, _TWO, _THREE = (0,), (0, 0), (0, 0, 0)
-_ALL, _POSITIVE, _WHERE_POSITIVE = (), (0,), (0, 0)
-"""Lengths of these are known when kernels are compiled. The last three say what a tile keeps:
-all of its sums, those that are positive, or those where another array is positive."""
 
 Floats = npt.NDArray[np.float32]
 
@@ -47,132 +45,6 @@ class Minibatch(NamedTuple):
     inputs: Floats
     targets: Floats
     rows: npt.NDArray[np.int64]
-
-
-class Place(NamedTuple):
-    """Where a product's factors and sums begin, and how far it is to the next row or term."""
-
-    left: int
-    left_row: int
-    left_term: int
-    right: int
-    right_term: int
-    start: int
-    out: int
-    gate: int
-    out_row: int
-    """Of `gate` as well."""
-
-
-@intrinsic
-def _tile(
-    typingctx: Any,
-    left: Any,
-    right: Any,
-    start: Any,
-    out: Any,
-    gate: Any,
-    place: Any,
-    terms: Any,
-    rows: Any,
-    vectors: Any,
-    kept: Any,
-) -> Any:
-    """``out[r, v] = start[v] + sum_k left[r, k] right[k, v]``, for a tile of rows and vectors.
-
-    `rows` and `vectors` are tuples as long as a tile has of them; `kept` is one of the constants
-    above, with `gate` for the last of them. What is not kept is zero; NaN is kept.
-    """
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        v = Vectors(context, builder, left.dtype)
-        place_, terms_ = args[5], args[6]
-        index = terms_.type
-        at = {name: v.field(place, place_, name)[1] for name in Place._fields}
-        sources = {
-            name: v.pointer(array, value, [at[name]])
-            for name, array, value in zip(
-                ("left", "right", "start", "out", "gate"),
-                (left, right, start, out, gate),
-                args[:5],
-                strict=True,
-            )
-        }
-        lanes = [ir.Constant(index, n * LANES) for n in range(len(vectors))]
-        numbers = [ir.Constant(index, r) for r in range(len(rows))]
-        first = [v.load(builder.gep(sources["start"], [lane])) for lane in lanes]
-        totals = []
-        for _ in numbers:
-            totals.append([cgutils.alloca_once(builder, v.vector) for _ in lanes])
-            for total, value in zip(totals[-1], first, strict=True):
-                builder.store(value, total)
-        steps = [builder.mul(r, at["left_row"]) for r in numbers]
-        with cgutils.for_range(builder, terms_) as loop:
-            values = builder.gep(sources["right"], [builder.mul(loop.index, at["right_term"])])
-            loaded = [v.load(builder.gep(values, [lane])) for lane in lanes]
-            factors = builder.gep(sources["left"], [builder.mul(loop.index, at["left_term"])])
-            for step, sums in zip(steps, totals, strict=True):
-                factor = v.splat(builder.load(builder.gep(factors, [step])))
-                for value, total in zip(loaded, sums, strict=True):
-                    builder.store(v.fma(factor, value, builder.load(total)), total)
-        nothing = v.constant(0.0)
-        for r, sums in zip(numbers, totals, strict=True):
-            row = builder.mul(r, at["out_row"])
-            target = builder.gep(sources["out"], [row])
-            for lane, total in zip(lanes, sums, strict=True):
-                value = builder.load(total)
-                if len(kept):
-                    decides = value
-                    if len(kept) == len(_WHERE_POSITIVE):
-                        decides = v.load(builder.gep(builder.gep(sources["gate"], [row]), [lane]))
-                    shut = builder.fcmp_ordered("<=", decides, nothing)
-                    value = builder.select(shut, nothing, value)
-                v.store(value, builder.gep(target, [lane]))
-        return context.get_dummy_value()
-
-    given = (left, right, start, out, gate, place, types.intp, rows, vectors, kept)
-    return types.void(*given), codegen
-
-
-@njit(cache=True, fastmath=FAST)
-def _product(
-    factors: Any, out: Any, gate: Any, place: Any, shape: Any, packed: bool, kept: Any
-) -> None:
-    """``out[rows, vectors] = start + left right``, tile by tile.
-
-    `factors` are the arrays of left, right and start, `shape` the numbers of rows, terms and
-    vectors. A `packed` right factor lies in panels, one after the other, each as wide as a tile.
-    """
-    left, right, start = factors
-    rows, terms, vectors = shape
-    panels = (vectors + VECTORS - 1) // VECTORS
-    for panel in range(panels):
-        first = panel * vectors // panels
-        width = (panel + 1) * vectors // panels - first
-        column = first * LANES
-        for row in range(0, rows, ROWS):
-            tile = Place(
-                place.left + row * place.left_row,
-                place.left_row,
-                place.left_term,
-                place.right + (column * terms if packed else column),
-                width * LANES if packed else place.right_term,
-                place.start + column,
-                place.out + row * place.out_row + column,
-                place.gate + row * place.out_row + column,
-                place.out_row,
-            )
-            if width == len(_THREE):
-                _tile(left, right, start, out, gate, tile, terms, _ROWS, _THREE, kept)
-            elif width == len(_TWO):
-                _tile(left, right, start, out, gate, tile, terms, _ROWS, _TWO, kept)
-            else:
-                _tile(left, right, start, out, gate, tile, terms, _ROWS, _ONE, kept)
-
-
-@njit(cache=True, fastmath=FAST)
-def _vectors(count: int) -> int:
-    return (count + LANES - 1) // LANES
 
 
 @intrinsic
@@ -219,7 +91,7 @@ def _pack_panels(matrix: Any, transposed: bool, out: Any) -> None:
     """Pack a matrix, or its transpose, into panels as wide as a tile, one after the other."""
     rows, columns = matrix.shape
     terms, count = (columns, rows) if transposed else (rows, columns)
-    vectors = _vectors(count)
+    vectors = vectors_of(count)
     panels = (vectors + VECTORS - 1) // VECTORS
     for panel in range(panels):
         start = panel * vectors // panels * LANES
@@ -261,7 +133,7 @@ def pack(parameters: Any, layers: Any, packed: Any) -> None:
 def _predict(batch: Any, start: int, count: int, layers: Any, packed: Any, room: Any) -> int:
     """Take `count` rows of a minibatch through all layers; return how many rows were filled."""
     given, rows = batch.inputs, batch.rows
-    size, width = layers.inputs[0], _vectors(layers.inputs[0]) * LANES
+    size, width = layers.inputs[0], vectors_of(layers.inputs[0]) * LANES
     filled = (count + ROWS - 1) // ROWS * ROWS
     for r in range(filled):
         target = layers.values[0] + r * width
@@ -273,10 +145,10 @@ def _predict(batch: Any, start: int, count: int, layers: Any, packed: Any, room:
     last = layers.inputs.shape[0] - 1
     for layer in range(last + 1):
         inputs = layers.inputs[layer]
-        vectors = _vectors(layers.outputs[layer])
+        vectors = vectors_of(layers.outputs[layer])
         place = Place(
             layers.values[layer],
-            _vectors(inputs) * LANES,
+            vectors_of(inputs) * LANES,
             1,
             layers.forward[layer],
             0,
@@ -287,9 +159,9 @@ def _predict(batch: Any, start: int, count: int, layers: Any, packed: Any, room:
         )
         shape = (filled, inputs, vectors)
         if layer < last:
-            _product((room, packed, packed), room, room, place, shape, True, _POSITIVE)
+            product((room, packed, packed), room, room, place, shape, True, POSITIVE)
         else:
-            _product((room, packed, packed), room, room, place, shape, True, _ALL)
+            product((room, packed, packed), room, room, place, shape, True, ALL)
     return filled
 
 
@@ -301,10 +173,10 @@ def _differentiate(
     room, sums = own
     filled = _predict(batch, start, count, layers, packed, room)
     last = layers.inputs.shape[0] - 1
-    zeros = packed.shape[0] - _vectors(max(layers.inputs.max(), layers.outputs.max())) * LANES
+    zeros = packed.shape[0] - vectors_of(max(layers.inputs.max(), layers.outputs.max())) * LANES
     targets, rows = batch.targets, batch.rows
     here = layers.slopes[last % 2]
-    width = _vectors(layers.outputs[last]) * LANES
+    width = vectors_of(layers.outputs[last]) * LANES
     for r in range(filled):
         slopes = room[here + r * width : here + (r + 1) * width]
         slopes[:] = 0
@@ -316,7 +188,7 @@ def _differentiate(
     for step in range(last + 1):
         layer = last - step
         inputs, outputs = layers.inputs[layer], layers.outputs[layer]
-        wide_inputs, wide_outputs = _vectors(inputs) * LANES, _vectors(outputs) * LANES
+        wide_inputs, wide_outputs = vectors_of(inputs) * LANES, vectors_of(outputs) * LANES
         here, before = layers.slopes[layer % 2], layers.slopes[(layer + 1) % 2]
         matrix = layers.gradients[layer]
         bias = matrix + wide_outputs * wide_inputs
@@ -324,7 +196,7 @@ def _differentiate(
             here, 1, wide_outputs, layers.values[layer], wide_inputs, zeros, matrix, 0, wide_inputs
         )
         shape = ((outputs + ROWS - 1) // ROWS * ROWS, filled, wide_inputs // LANES)
-        _product((room, room, packed), sums, sums, place, shape, False, _ALL)
+        product((room, room, packed), sums, sums, place, shape, False, ALL)
         offsets = sums[bias : bias + wide_outputs]
         offsets[:] = 0
         for r in range(filled):
@@ -336,7 +208,7 @@ def _differentiate(
             packed_at = layers.backward[layer]
             place = Place(here, wide_outputs, 1, packed_at, 0, zeros, before, gate, wide_inputs)
             shape = (filled, outputs, wide_inputs // LANES)
-            _product((room, packed, packed), room, room, place, shape, True, _WHERE_POSITIVE)
+            product((room, packed, packed), room, room, place, shape, True, WHERE_POSITIVE)
 
 
 @njit(cache=True, parallel=True, fastmath=FAST)
@@ -353,9 +225,9 @@ def gradient(batch: Any, parameters: Any, layers: Any, buffers: Any, out: Any) -
         _differentiate(part, first, stop - first, scale, layers, packed, (room[t], sums[t]))
     for layer in range(layers.inputs.shape[0]):
         inputs, outputs = layers.inputs[layer], layers.outputs[layer]
-        wide = _vectors(inputs) * LANES
+        wide = vectors_of(inputs) * LANES
         target, source = layers.weights[layer], layers.gradients[layer]
-        bias = source + _vectors(outputs) * LANES * wide
+        bias = source + vectors_of(outputs) * LANES * wide
         for o in range(outputs):
             place = target + o * inputs
             _add_up(sums[:, source + o * wide :], out[place : place + inputs])
@@ -382,7 +254,7 @@ def mean_squared_error(batch: Any, parameters: Any, layers: Any, buffers: Any) -
     given, targets, rows = batch
     last = layers.inputs.shape[0]
     outputs = layers.outputs[last - 1]
-    width = _vectors(outputs) * LANES
+    width = vectors_of(outputs) * LANES
     # As many rows at a time as there is room for.
     most = (layers.slopes[0] - layers.values[last]) // width
     errors = np.zeros(threads)
