@@ -394,7 +394,7 @@ class RidgeLearner:
         cells, positions = cells[order], positions[order]
         values = values[order].astype(self.dtype, copy=False)
         self.solver.prepare(len(cells))
-        with self._threads.limited():
+        with self._threads.limited(blas=None):
             update_kernels.accumulate(
                 self.statistics.tiles,
                 positions,
