@@ -82,12 +82,12 @@ class UnsolvableError(EverlearnError, np.linalg.LinAlgError):
 
 def factorise_single(matrix: FloatArray) -> int:
     """Cholesky factorisation in place, float32; 0 if that worked (kernels/cholesky.py)."""
-    return int(cholesky.factorise(matrix))
+    return cholesky.factorise(matrix)
 
 
 def factorise_double(matrix: FloatArray) -> int:
     """As `factorise_single`, in float64."""
-    return int(cholesky.factorise(matrix))
+    return cholesky.factorise(matrix)
 
 
 def _back_single(factor: FloatArray, right: FloatArray) -> FloatArray:

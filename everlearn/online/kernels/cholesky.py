@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import get_num_threads, prange
 
 from everlearn.interfaces import FloatArray
 from everlearn.support.compiled import njit
@@ -54,9 +55,18 @@ def pad(matrix: Any, rows: int) -> None:
 
 
 @njit(cache=True, fastmath=FAST)
-def _subtract_rows(flat: Any, row: int, height: int, first: int, last: int, width: int) -> None:
-    """Subtract what rows `first` to `last` contribute to `height` rows from `row` on."""
+def _subtract_rows(
+    matrix: Any, row: int, height: int, first: int, last: int, part: int, parts: int
+) -> None:
+    """Subtract what rows `first` to `last` contribute to `height` rows from `row` on.
+
+    In one of so many parts of their columns.
+    """
+    flat, width = matrix.reshape(-1), matrix.shape[1]
     column = row // LANES * LANES
+    vectors = (width - column) // LANES
+    begin, end = part * vectors // parts, (part + 1) * vectors // parts
+    column += begin * LANES
     place = Place(
         first * width + row,
         1,
@@ -68,17 +78,17 @@ def _subtract_rows(flat: Any, row: int, height: int, first: int, last: int, widt
         0,
         width,
     )
-    shape = (height, last - first, (width - column) // LANES)
+    shape = (height, last - first, end - begin)
     product((flat, flat, flat), flat, flat, place, shape, False, SUBTRACT)
 
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
-def _finish_rows(matrix: Any, row: int) -> bool:
+def _finish_rows(matrix: Any, row: int) -> int:
     """Turn `ROWS` rows, from which all rows before were subtracted, into rows of U."""
     for r in range(row, row + ROWS):
         pivot = matrix[r, r]
-        if not pivot > 0:
-            return False
+        if not pivot > 0:  # NaN is not
+            return r + 1
         line = matrix[r, r:]
         scale = 1 / math.sqrt(pivot)
         for c in range(line.shape[0]):
@@ -87,25 +97,55 @@ def _finish_rows(matrix: Any, row: int) -> bool:
             other, factor = matrix[after, r:], matrix[r, after]
             for c in range(line.shape[0]):
                 other[c] -= factor * line[c]
-    return True
+    return 0
 
 
 @njit(cache=True, fastmath=FAST)
-def factorise(matrix: Any) -> int:
-    """Factorise in place; return 0, or which row's pivot is not positive, counted from 1."""
-    rows, width = matrix.shape
-    flat = matrix.reshape(-1)
-    block = NARROW if rows <= NEAR else WIDE
-    for top in range(0, rows, block):
-        bottom = min(top + block, rows)
-        if top:
-            _subtract_rows(flat, top, bottom - top, 0, top, width)
-        for row in range(top, bottom, ROWS):
-            if row > top:
-                _subtract_rows(flat, row, ROWS, top, row, width)
-            if not _finish_rows(matrix, row):
-                return row + 1
+def _finish_block(matrix: Any, top: int, bottom: int) -> int:
+    """Turn rows, from which all rows before `top` were subtracted, into rows of U."""
+    for row in range(top, bottom, ROWS):
+        if row > top:
+            _subtract_rows(matrix, row, ROWS, top, row, 0, 1)
+        failed = _finish_rows(matrix, row)
+        if failed:
+            return failed
     return 0
+
+
+@njit(cache=True, fastmath=FAST)
+def _factorise_near(matrix: Any) -> int:
+    """Factorise a matrix that lies in the second cache."""
+    rows = matrix.shape[0]
+    for top in range(0, rows, NARROW):
+        bottom = min(top + NARROW, rows)
+        if top:
+            _subtract_rows(matrix, top, bottom - top, 0, top, 0, 1)
+        failed = _finish_block(matrix, top, bottom)
+        if failed:
+            return failed
+    return 0
+
+
+@njit(cache=True, parallel=True, fastmath=FAST)
+def _factorise_far(matrix: Any, threads: int) -> int:
+    """Factorise a larger one; threads share the columns, which changes no bit."""
+    rows = matrix.shape[0]
+    for top in range(0, rows, WIDE):
+        bottom = min(top + WIDE, rows)
+        if top:
+            for thread in prange(threads):
+                _subtract_rows(matrix, top, bottom - top, 0, top, np.int64(thread), threads)
+        failed = _finish_block(matrix, top, bottom)
+        if failed:
+            return failed
+    return 0
+
+
+def factorise(matrix: FloatArray) -> int:
+    """Factorise in place; return 0, or which row's pivot is not positive, counted from 1."""
+    if len(matrix) <= NEAR:
+        return int(_factorise_near(matrix))
+    return int(_factorise_far(matrix, get_num_threads()))
 
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
