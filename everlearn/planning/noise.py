@@ -12,16 +12,6 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.support.errors import InvalidInputError
-
-
-def check_beta(beta: float) -> None:
-    """Refuse an exponent that is not a finite number of at least 0."""
-    if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not math.isfinite(beta):
-        raise InvalidInputError(f"noise exponent beta is {beta!r}; expected a finite number >= 0")
-    if beta < 0:
-        raise InvalidInputError(f"noise exponent beta is {beta}; expected a number >= 0")
-
 
 def colored_noise(
     generator: np.random.Generator, shape: tuple[int, ...], beta: float
@@ -39,11 +29,8 @@ def colored_noise(
     shape
         Shape of the result; the last axis is time.
     beta
-        Exponent of the spectrum: 0 is white noise, 1 pink, 2 red.
+        Exponent of the spectrum, at least 0: 0 is white noise, 1 pink, 2 red.
     """
-    check_beta(beta)
-    if not shape or shape[-1] < 1:
-        raise InvalidInputError(f"noise shape is {shape}; expected a last axis of at least 1 step")
     length = shape[-1]
     weights = _weights(length, beta)
     parts = generator.standard_normal((*shape[:-1], len(weights), 2), dtype=np.float32)

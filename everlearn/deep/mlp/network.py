@@ -13,7 +13,8 @@ import numpy.typing as npt
 import torch
 
 from everlearn.deep.mlp.training import SWEEP, VANISHED, DenseTraining
-from everlearn.interfaces import Protection, State
+from everlearn.deep.strategies.base import Protection
+from everlearn.interfaces import State
 from everlearn.support.archive import check_arrays
 from everlearn.support.checks import check_whole
 
