@@ -221,7 +221,7 @@ class OnlineWorldModel(ImaginingModel):
     def _run(self, trajectories: Trajectories, memory: MemoryTables) -> None:
         scaling = self.inputs.scaling
         tables = self._step_tables(scaling.centre, scaling.multiplier, memory)
-        with self._threads.limited() as threads:
+        with self._threads.limited(blas=None) as threads:
             share = -(-len(trajectories.states) // threads)
             kernels.imagine(
                 trajectories,
