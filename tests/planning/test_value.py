@@ -214,7 +214,7 @@ def test_another_objective_starts_values_anew() -> None:
 
 def test_what_cannot_have_values_is_refused() -> None:
     env = gymnasium.make("Pendulum-v1")
-    with pytest.raises(InvalidInputError, match="planner.discount is 1"):
+    with pytest.raises(InvalidInputError, match="discount is 1"):
         OnlineAgent.for_env(env, **SMALL, **{"planner.discount": 1.0})
     with pytest.raises(InvalidInputError, match="landmarks"):
         ValueConfig(landmarks=-1)
