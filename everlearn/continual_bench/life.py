@@ -125,6 +125,11 @@ class ContinualLifeEnv(ContinualBenchEnv):
         self.put_backs = 0
 
     @property
+    def lost(self) -> tuple[str, ...]:
+        """Objects that cannot be brought back."""
+        return self._lost
+
+    @property
     def visit(self) -> int:
         """Number of the visit at hand, counted from 0."""
         return self._visit
@@ -180,6 +185,10 @@ class ContinualLifeEnv(ContinualBenchEnv):
         if self.render_mode == "human":
             self.render()
         return self._obs.copy(), info["rewards"][task], False, False, info
+
+    def look(self) -> tuple[FloatArray, dict[str, Any]]:
+        """Return what is observed now, and of which task, without a step."""
+        return self._obs.copy(), self._info(self._last_action, self._obs)
 
     def end_visit(self) -> None:
         """Go on to the next task; the step that solves a task does so by itself."""

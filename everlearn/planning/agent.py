@@ -274,6 +274,8 @@ class PlanningAgent:
         self._objective = objective
         self._planned = None if objective is None else self._maximised(objective)
         self.planner.reset()
+        if self.escape is not None:
+            self.escape.begin_task()
         if not self.boundary_aware:
             return
         if self._learning:
