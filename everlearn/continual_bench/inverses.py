@@ -11,14 +11,16 @@ constants, as a visit of a life begins wherever the last one ended. Success is n
 place where a reward reaches ten.
 
 Four of them are pushes. A handle can only be pushed from behind, so fingers earn for being behind
-it as seen from the goal, and the handle for being at the goal.
+it as seen from the goal, and the handle for being nearer to the goal while they are there. A visit
+begins anywhere on the table: the way to an object is worth the same at any distance, and what a
+model imagines of an object far from the hand is worth nothing.
 """
 
 from __future__ import annotations
 
 import math
 
-from everlearn.continual_bench.shaping import TABLE_EDGE, distance, long_tail
+from everlearn.continual_bench.shaping import TABLE_EDGE, distance, hamacher, long_tail
 from everlearn.support.compiled import njit
 
 WINDOW_OPEN_Y = 0.41
@@ -30,15 +32,22 @@ BLOCK_SPOT = (0.5, 0.2)
 ON_TABLE = 0.035
 """Height of the block's centre below which it stands on the table."""
 _WINDOW_NEAR, _DOOR_NEAR, _FAUCET_NEAR, _PEG_NEAR, _BLOCK_NEAR = 0.05, 0.08, 0.07, 0.045, 0.05
-_REACH = 0.5  # metres from the fingers to an object at which being near it earns a tenth
+_ACROSS = 2.0  # metres, more than any two points of the table are apart
+
+
+@njit(cache=True)
+def _reach(off):  # type: ignore[no-untyped-def]
+    """Up to 4: half for the way across the table, half for the last decimetres."""
+    return 2.0 * max(0.0, 1.0 - off / _ACROSS) + 2.0 * long_tail(off, 0.0, 0.01, 0.2)
 
 
 @njit(cache=True)
 def _push(off, to_goal, near, way):  # type: ignore[no-untyped-def]
-    """Fingers behind the object, plus the object at its goal."""
+    """Fingers behind the object, and then the object on its way to the goal."""
     if to_goal <= near:
         return 10.0
-    return 4.0 * long_tail(off, 0.0, 0.01, _REACH) + 6.0 * long_tail(to_goal, 0.0, near, way)
+    there = long_tail(off, 0.0, 0.03, 0.1)
+    return _reach(off) + 6.0 * hamacher(there, long_tail(to_goal, 0.0, near, way))
 
 
 @njit(cache=True)
@@ -121,12 +130,12 @@ def block_return(obs, action):  # type: ignore[no-untyped-def]
         return 10.0
     # The point between the fingers, from the observation alone, as for pick-place.
     off = distance(x, y, z, obs[0], obs[1], obs[2] - 0.045)
-    reward = 3.0 * long_tail(off, 0.0, 0.01, _REACH)
-    if off <= 0.03:
-        reward += min(max(action[3], 0.0), 1.0)
+    reward = _reach(off)
+    there = long_tail(off, 0.0, 0.02, 0.05)
+    reward += there * min(max(action[3], 0.0), 1.0)
     # Height counts less the further the block has to go, so that it may be lifted on the way.
     way = to_goal + height * long_tail(to_goal, 0.0, _BLOCK_NEAR, 0.1)
-    return reward + 5.0 * long_tail(way, 0.0, 0.01, 0.3)
+    return reward + 5.0 * hamacher(there, long_tail(way, 0.0, 0.01, 0.3))
 
 
 @njit(cache=True)

@@ -126,15 +126,18 @@ class LifeVisits(gymnasium.Wrapper[FloatArray, FloatArray, FloatArray, FloatArra
         return self.env.objective()
 
     def state(self) -> State:
-        """Everything that decides how the life goes on after a visit."""
-        if not self._over:
-            raise NotReadyError("a visit is going on; its life can be stored when it is over")
-        return self.env.state()
+        """Everything that decides how the life goes on."""
+        arrays, meta = self.env.state()
+        return arrays, {"over": self._over, **meta}
 
     def restore(self, arrays: dict[str, Any], meta: dict[str, Any]) -> None:
         """Take over what `state` returned; on bad input raise and change nothing."""
-        self.env.restore(arrays, meta)
-        self._begun = self._over = True
+        rest = dict(meta)
+        over = rest.pop("over", None)
+        if not isinstance(over, bool):
+            raise InvalidInputError(f"over of a state is {over!r}; expected true or false")
+        self.env.restore(arrays, rest)
+        self._begun, self._over = True, over
 
 
 class ContinualLifeWorld:
