@@ -2,7 +2,8 @@
 
 The names below are loaded when they are first used, so that ``import everlearn`` is fast and
 reading results needs no simulator. Importing this package registers the environments
-``everlearn/ContinualBench-v0`` and ``everlearn/ContinualLife-v0`` with Gymnasium, whichever of the two is imported first.
+``everlearn/ContinualBench-v0`` and ``everlearn/ContinualLife-v0`` with Gymnasium, whichever of the
+two packages is imported first.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
     }
     commanded_position = observation.COMMANDED_POSITION
     bodies = observation.BODIES
-    _bounds = observation.LOW, observation.HIGH
+    _bounds: tuple[FloatArray, FloatArray] = (observation.LOW, observation.HIGH)
 
     def __init__(
         self,
@@ -112,8 +112,8 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
         self._high = np.array(observation.WORKSPACE_HIGH)
         self._obs = np.zeros(observation.SIZE)
         self._fingers = np.zeros(5)
-        self._start = self._task.start()
-        self._rewards = np.zeros(len(_BUILTIN))
+        self._start: FloatArray = self._task.start()
+        self._rewards: FloatArray = np.zeros(len(_BUILTIN))
         self._successes = np.zeros(len(_BUILTIN), dtype=np.bool_)
         self._opening = -1.0
         self._steps = 0

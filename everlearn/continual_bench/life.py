@@ -119,7 +119,7 @@ class ContinualLifeEnv(ContinualBenchEnv):
         self._rewards = np.zeros(len(_NAMES))
         self._successes = np.zeros(len(_NAMES), dtype=np.bool_)
         self._world = ChangingWorld(self.model, tuple(changes))
-        self._last_action = np.zeros(4)
+        self._last_action: FloatArray = np.zeros(4)
         self._seed = self._age = self._visit = 0
         self._lost: tuple[str, ...] = ()
         self.put_backs = 0
@@ -173,11 +173,7 @@ class ContinualLifeEnv(ContinualBenchEnv):
         self._evaluate(action)
         self._lost = self._find_lost()
         task = self._task.name
-        over = (
-            self._solved(task)
-            or self._steps >= self.visit_steps
-            or _TASK_OF[task] in self._lost
-        )
+        over = self._solved(task) or self._steps >= self.visit_steps or _TASK_OF[task] in self._lost
         info = self._life_info(task, over)
         if over:
             self.end_visit()
@@ -324,9 +320,7 @@ class ContinualLifeEnv(ContinualBenchEnv):
         The hand's workspace is a box above the table. The block is lost beyond the edge that the
         paper's reward gives the table, the peg where its end is beyond the workspace.
         """
-        return tuple(
-            name for name in _CAN_BE_LOST if name in self.objects and self._is_lost(name)
-        )
+        return tuple(name for name in _CAN_BE_LOST if name in self.objects and self._is_lost(name))
 
     def _is_lost(self, name: str) -> bool:
         position, velocity = {

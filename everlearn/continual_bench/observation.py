@@ -123,9 +123,7 @@ class ObservationReader:
         ]
         rest = [model.geom("handle").id, int(model.joint("doorjoint").qposadr[0])]
         indices = np.array(bodies + sites + rest)
-        return cls(
-            data.xpos, data.site_xpos, data.geom_xpos, data.qpos, indices, low, high
-        )
+        return cls(data.xpos, data.site_xpos, data.geom_xpos, data.qpos, indices, low, high)
 
     def peg_end(self) -> np.ndarray:
         """Return where the peg's end is, also beyond the bounds of observations."""

@@ -238,8 +238,7 @@ def succeeded(kind, obs):  # type: ignore[no-untyped-def]
         )
     if kind == PEG:
         return (
-            distance(obs[17], obs[18], obs[19], PEG_TARGET[0], PEG_TARGET[1], PEG_TARGET[2])
-            <= 0.07
+            distance(obs[17], obs[18], obs[19], PEG_TARGET[0], PEG_TARGET[1], PEG_TARGET[2]) <= 0.07
         )
     if kind == WINDOW_OPEN:
         return inverses.window_opened(obs)

@@ -51,6 +51,7 @@ def hamacher(a, b):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def distance(x, y, z, p, q, r):  # type: ignore[no-untyped-def]
+    """Distance of two points."""
     return math.sqrt((x - p) ** 2 + (y - q) ** 2 + (z - r) ** 2)
 
 

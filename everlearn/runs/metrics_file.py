@@ -77,7 +77,11 @@ _REQUIRED: dict[str, dict[str, Callable[[object], bool]]] = {
     "eval": _PLACE,
     "model": _PLACE,
 }
-_OPTIONAL: dict[str, Callable[[object], bool]] = {"kind": _word, "success_rate": _rate, "goal": _word}
+_OPTIONAL: dict[str, Callable[[object], bool]] = {
+    "kind": _word,
+    "success_rate": _rate,
+    "goal": _word,
+}
 KINDS = tuple(_REQUIRED)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import warnings
 from typing import Any, NamedTuple
 
@@ -80,7 +81,7 @@ def test_scripts_solve_every_task_from_where_the_last_one_ended(life: Any):
 def test_nothing_is_reset_between_visits_but_what_is_put_back(life: Any):
     visits, env = life
     assert env.put_backs == sum(len(visit.lost) for visit in visits)
-    for visit, following in zip(visits, visits[1:], strict=False):
+    for visit, following in itertools.pairwise(visits):
         kept = np.ones(observation.SIZE, bool)
         for name in visit.lost:
             kept[{"block": observation.BLOCK_POSITION, "peg": observation.PEG_END}[name]] = False
@@ -93,7 +94,7 @@ def test_what_an_object_is_asked_for_depends_on_how_it_stands_and_none_comes_twi
     visits, _ = life
     object_of = {task: name for name, tasks in OBJECTS.items() for task in tasks}
     names = [object_of[visit.task] for visit in visits]
-    assert all(one != other for one, other in zip(names, names[1:], strict=False))
+    assert all(one != other for one, other in itertools.pairwise(names))
     for visit, name in zip(visits, names, strict=True):
         if len(OBJECTS[name]) == 2:
             first, second = OBJECTS[name]
@@ -194,7 +195,7 @@ def test_a_peg_far_from_its_wall_is_seen_where_it_is():
 
 @pytest.mark.parametrize("task", LIFE_TASKS)
 def test_rewards_are_finite_batched_and_ten_only_where_solved(task: str, life: Any):
-    visits, env = life
+    visits, _env = life
     objective = LIFE_TASKS.get(task).objective()
     generator = np.random.default_rng(1)
     wild = generator.normal(0, 5, (200, observation.SIZE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ def test_a_visit_begins_where_the_last_one_ended(tmp_path: Path):
     assert set(goals) <= {task for tasks in OBJECTS.values() for task in tasks}
     assert len(set(goals)) > 1
     stored = [load_transitions(tmp_path, visit + 1)[0] for visit in range(VISITS)]
-    for visit, following in zip(stored, stored[1:], strict=False):
+    for visit, following in itertools.pairwise(stored):
         ended, begun = visit["observations"][-1], following["observations"][0]
         np.testing.assert_array_equal(ended, begun)
 
