@@ -1,10 +1,16 @@
-"""The rewards of the tasks that undo the six, each written once as a compiled scalar function.
+"""The rewards of a life, each written once as a compiled scalar function.
+
+Those of the tasks that undo the six::
 
     window-open     the window's handle back where it was
     faucet-open     the faucet's handle back where it was
     door-close      the door's handle back where it was
     peg-return      the peg's end back in front of the hole, from wherever it lies
     block-return    the block back on its spot on the table
+
+And those of the two tasks in which something is lifted. Their published rewards take an open
+gripper for granted, as at a reset, and are as large for a closed one that stands on the object;
+goals and success are the same.
 
 They lie in [0, 10], with the arguments of `rewards.py`, but for ``start``: their margins are
 constants, as a visit of a life begins wherever the last one ended. Success is never looser than the
@@ -32,6 +38,8 @@ BLOCK_SPOT = (0.5, 0.2)
 ON_TABLE = 0.035
 """Height of the block's centre below which it stands on the table."""
 _WINDOW_NEAR, _DOOR_NEAR, _FAUCET_NEAR, _PEG_NEAR, _BLOCK_NEAR = 0.05, 0.08, 0.07, 0.045, 0.05
+_LIFTED_NEAR = 0.05
+_BETWEEN = 0.03  # metres from the point between the fingers at which an object is between them
 _ACROSS = 2.0  # metres, more than any two points of the table are apart
 
 
@@ -39,6 +47,27 @@ _ACROSS = 2.0  # metres, more than any two points of the table are apart
 def _reach(off):  # type: ignore[no-untyped-def]
     """Up to 4: half for the way across the table, half for the last decimetres."""
     return 2.0 * max(0.0, 1.0 - off / _ACROSS) + 2.0 * long_tail(off, 0.0, 0.01, 0.2)
+
+
+@njit(cache=True)
+def _hold(off, opening, effort):  # type: ignore[no-untyped-def]
+    """Up to 5: open fingers come to the object, and close where they have it between them."""
+    ready = opening if off > _BETWEEN else 1.0
+    closing = long_tail(off, 0.0, 0.02, 0.05) * min(max(effort, 0.0), 1.0)
+    return _reach(off) * (1.0 + ready) / 2.0 + closing
+
+
+@njit(cache=True)
+def lift(x, y, z, obs, action, goal):  # type: ignore[no-untyped-def]
+    """Hold the object at (x, y, z) and bring it to `goal`."""
+    to_goal = distance(x, y, z, goal[0], goal[1], goal[2])
+    if to_goal <= _LIFTED_NEAR:
+        return 10.0
+    # The point between the fingers, from the observation alone, as for pick-place.
+    off = distance(x, y, z, obs[0], obs[1], obs[2] - 0.045)
+    there = long_tail(off, 0.0, 0.02, 0.05)
+    carried = hamacher(there, long_tail(to_goal, 0.0, _LIFTED_NEAR, 0.3))
+    return _hold(off, obs[3], action[3]) + 4.0 * carried
 
 
 @njit(cache=True)
@@ -128,14 +157,12 @@ def block_return(obs, action):  # type: ignore[no-untyped-def]
     height = max(z - 0.02, 0.0)
     if to_goal <= _BLOCK_NEAR and z <= ON_TABLE:
         return 10.0
-    # The point between the fingers, from the observation alone, as for pick-place.
     off = distance(x, y, z, obs[0], obs[1], obs[2] - 0.045)
-    reward = _reach(off)
     there = long_tail(off, 0.0, 0.02, 0.05)
-    reward += there * min(max(action[3], 0.0), 1.0)
     # Height counts less the further the block has to go, so that it may be lifted on the way.
     way = to_goal + height * long_tail(to_goal, 0.0, _BLOCK_NEAR, 0.1)
-    return reward + 5.0 * hamacher(there, long_tail(way, 0.0, 0.01, 0.3))
+    carried = hamacher(there, long_tail(way, 0.0, 0.01, 0.3))
+    return _hold(off, obs[3], action[3]) + 4.0 * carried
 
 
 @njit(cache=True)

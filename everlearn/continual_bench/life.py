@@ -32,7 +32,7 @@ from everlearn.support.errors import InvalidInputError, UnknownNameError
 VISIT_STEPS = 500
 """Longest visit of a task."""
 
-_NAMES = tuple(sorted(LIFE_TASKS, key=lambda name: LIFE_TASKS.get(name).kind))
+_KINDS = {name: LIFE_TASKS.get(name).kind for name in LIFE_TASKS}
 _TASK_OF = {name: key for key, names in OBJECTS.items() for name in names}
 _START = "button-press"
 _CAN_BE_LOST = ("block", "peg")
@@ -116,8 +116,8 @@ class ContinualLifeEnv(ContinualBenchEnv):
         check_whole("visit_steps", visit_steps, 1, VISIT_STEPS)
         self.objects = _checked_objects(objects)
         self.visit_steps = visit_steps
-        self._rewards = np.zeros(len(_NAMES))
-        self._successes = np.zeros(len(_NAMES), dtype=np.bool_)
+        self._rewards = np.zeros(rewards.KINDS)
+        self._successes = np.zeros(rewards.KINDS, dtype=np.bool_)
         self._world = ChangingWorld(self.model, tuple(changes))
         self._last_action: FloatArray = np.zeros(4)
         self._seed = self._age = self._visit = 0
@@ -312,7 +312,7 @@ class ContinualLifeEnv(ContinualBenchEnv):
         return None if self._solved(first) else first
 
     def _solved(self, task: str) -> bool:
-        return bool(self._successes[LIFE_TASKS.get(task).kind])
+        return bool(self._successes[_KINDS[task]])
 
     def _find_lost(self) -> tuple[str, ...]:
         """Return what nothing brings back: it rests off the table, or where no hand can get.
@@ -348,9 +348,9 @@ class ContinualLifeEnv(ContinualBenchEnv):
         flags = self._successes.tolist()
         return {
             "task": task,
-            "success": flags[LIFE_TASKS.get(task).kind],
-            "rewards": dict(zip(_NAMES, values, strict=True)),
-            "successes": dict(zip(_NAMES, flags, strict=True)),
+            "success": flags[_KINDS[task]],
+            "rewards": {name: values[kind] for name, kind in _KINDS.items()},
+            "successes": {name: flags[kind] for name, kind in _KINDS.items()},
             "visit": self._visit,
             "visit_over": over,
             "next_task": task,

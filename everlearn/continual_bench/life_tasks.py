@@ -39,9 +39,9 @@ _TRAVEL = 0.42
 _ORBIT, _TURN = 0.5, 0.6
 """Radius in metres at which it goes around the robot, and the angle to the point ahead."""
 
-for _name in PAPER_TASKS:
-    LIFE_TASKS.register(_name, TASKS.get(_name))
+_KINDS = {"pick-place": rewards.LIFT_BLOCK, "peg-unplug": rewards.LIFT_PEG}
 for _name, _kind, _like in (
+    *((name, _KINDS.get(name, TASKS.get(name).kind), name) for name in PAPER_TASKS),
     ("window-open", rewards.WINDOW_OPEN, "window-close"),
     ("faucet-open", rewards.FAUCET_OPEN, "faucet-close"),
     ("door-close", rewards.DOOR_CLOSE, "door-open"),

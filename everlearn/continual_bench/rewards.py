@@ -65,8 +65,11 @@ SHARE = 500
 BUTTON, DOOR, WINDOW, FAUCET, PEG, BLOCK = range(6)
 """Numbers of the built-in rewards, in the order of the published reward table."""
 
-WINDOW_OPEN, FAUCET_OPEN, DOOR_CLOSE, PEG_RETURN, BLOCK_RETURN = range(6, 11)
-"""Numbers of the rewards that undo them (`inverses.py`)."""
+WINDOW_OPEN, FAUCET_OPEN, DOOR_CLOSE, PEG_RETURN, BLOCK_RETURN, LIFT_BLOCK, LIFT_PEG = range(6, 13)
+"""Numbers of the rewards of a life (`inverses.py`)."""
+
+KINDS = 13
+"""How many rewards there are."""
 
 
 @njit(cache=True)
@@ -217,6 +220,10 @@ def evaluate(kind, obs, action, fingers, start):  # type: ignore[no-untyped-def]
         return inverses.peg_return(obs, fingers)
     if kind == BLOCK_RETURN:
         return inverses.block_return(obs, action)
+    if kind == LIFT_BLOCK:
+        return inverses.lift(obs[20], obs[21], obs[22], obs, action, BLOCK_TARGET)
+    if kind == LIFT_PEG:
+        return inverses.lift(obs[17], obs[18], obs[19], obs, action, PEG_TARGET)
     return pick_place(obs, action, fingers, start)
 
 
@@ -236,7 +243,7 @@ def succeeded(kind, obs):  # type: ignore[no-untyped-def]
             )
             <= 0.07
         )
-    if kind == PEG:
+    if kind in (PEG, LIFT_PEG):
         return (
             distance(obs[17], obs[18], obs[19], PEG_TARGET[0], PEG_TARGET[1], PEG_TARGET[2]) <= 0.07
         )

@@ -3,7 +3,7 @@
 Follow-The-Leader weighs all evidence alike, which is right as long as the world stays as it is.
 `ForgettingLearner` stands in for a learner of this package and does three things more:
 
-**Notice.** Each cell knows how well the outputs were predicted when it was active: a running mean of
+**Notice.** Each cell knows how well outputs were predicted when it was active: a running mean of
 squared errors. So a sample has an error that is to be expected from its cells, and ``z`` is the
 error that it has, in units of it. Sums of ``z - 3`` that do not fall below zero (CUSUM) pass
 `surprise` where errors are larger than they were in the same cells, for many steps in a row; errors
