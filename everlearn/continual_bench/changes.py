@@ -15,7 +15,7 @@ from everlearn.interfaces import FloatArray
 from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError, UnknownNameError, did_you_mean
 
-STIFFNESS, WEIGHT, SLIP = 15.0, 20.0, 0.05
+STIFFNESS, WEIGHT, SLIP = 150.0, 100.0, 0.02
 """By what a change at its full strength multiplies damping, mass and friction."""
 
 DRIFT = (0.0015, 0.0, 0.0)

@@ -74,7 +74,7 @@ class OnlineModelConfig:
     """
     worlds: int = 1
     """Worlds that are told apart when the world changes; 1 never forgets (`forgetting.py`)."""
-    surprise: float = 60.0
+    surprise: float = 150.0
     """Sum of surprising errors from which on the world has changed; for `worlds` above 1."""
     fading: float = 0.95
     """What a surprising step leaves of the evidence about its cells; for `worlds` above 1."""

@@ -207,7 +207,8 @@ class ForgettingLearner:
 
     def _take_note(self, cells: Cells, shares: Doubles, error: Doubles, target: Doubles) -> None:
         self._visits[cells] = np.minimum(self._visits[cells] + shares, LONGEST)
-        rates = (shares / np.maximum(self._visits[cells], 1e-9))[:, None]
+        # A linear part has values far above 1: one sample is at most half of the mean.
+        rates = np.minimum(shares / np.maximum(self._visits[cells], 1e-9), 0.5)[:, None]
         self._errors[cells] += (rates * (error**2 - self._errors[cells])).astype(np.float32)
         self._squares += target**2
 

@@ -257,9 +257,9 @@ def test_what_each_change_does():
         )
 
     damping, mass, friction = parts("drift")
-    assert parts("stiff-door") == (pytest.approx(15 * damping), mass, friction)
-    assert parts("heavy-block") == (damping, pytest.approx(20 * mass), friction)
-    assert parts("slippery-fingers") == (damping, mass, pytest.approx(0.05 * friction))
+    assert parts("stiff-door") == (pytest.approx(150 * damping), mass, friction)
+    assert parts("heavy-block") == (damping, pytest.approx(100 * mass), friction)
+    assert parts("slippery-fingers") == (damping, mass, pytest.approx(0.02 * friction))
     still = (0.0, 0.0, 0.0, 0.0)
     drifted = steps(ContinualLifeEnv(changes=[Change("drift")]), 40, still)
     assert drifted[-1, 0] - drifted[0, 0] > 0.04
