@@ -21,6 +21,7 @@ SETTINGS: dict[str, Any] = {
     "row_inputs": 2,
     "linear": True,
     "precision": "float64",
+    "surprise": 60.0,
     "threads": 1,
 }
 UPDATES = ("active", "exact")
