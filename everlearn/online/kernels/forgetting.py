@@ -28,7 +28,7 @@ def fade_rows(tiles: Any, used: int, chosen: Any, weights: Any, keep: float, tar
         if not chosen[i]:
             for j in range(used):
                 if chosen[j]:
-                    row, column = max(i, j), min(i, j)
+                    row, column = (i, j) if i >= j else (j, i)
                     tile = first_tile(row // SIDE) + column // SIDE
                     entry = flat[SIDE * SIDE * tile + SIDE * (row % SIDE) + column % SIDE]
                     if entry != 0:
@@ -44,7 +44,7 @@ def fade_rows(tiles: Any, used: int, chosen: Any, weights: Any, keep: float, tar
                         tile = first_tile(block) + column // SIDE
                         flat[SIDE * SIDE * tile + SIDE * place + column % SIDE] *= keep
                 # Tiles on the diagonal hold both halves.
-                for other in range(row + 1, min(SIDE * (block + 1), used)):
-                    if chosen[row] or chosen[other]:
+                for other in range(row + 1, SIDE * (block + 1)):
+                    if other < used and (chosen[row] or chosen[other]):
                         tile = first_tile(block) + block
                         flat[SIDE * SIDE * tile + SIDE * place + other % SIDE] *= keep
