@@ -1,8 +1,9 @@
 """Agents that learn one world model for life, and Continual Bench to measure them.
 
 The names below are loaded when they are first used, so that ``import everlearn`` is fast and
-reading results needs no simulator. Importing this package registers the environment
-``everlearn/ContinualBench-v0`` with Gymnasium, whichever of the two is imported first.
+reading results needs no simulator. Importing this package registers the environments
+``everlearn/ContinualBench-v0`` and ``everlearn/ContinualLife-v0`` with Gymnasium, whichever of the
+two packages is imported first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _MODULES = {
     "OnlineWorldModel": "everlearn.online",
     "CEMPlanner": "everlearn.planning.cem",
     "ContinualBenchEnv": "everlearn.continual_bench.env",
+    "ContinualLifeEnv": "everlearn.continual_bench.life",
     "run_episode": "everlearn.planning.episode",
     "load_run": "everlearn.runs.reload",
     "register_agent": "everlearn.agents",
@@ -41,6 +43,7 @@ __all__ = [
     "WORLDS",
     "CEMPlanner",
     "ContinualBenchEnv",
+    "ContinualLifeEnv",
     "OnlineAgent",
     "OnlineWorldModel",
     "__version__",
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
 
     from everlearn.agents import AGENTS, register_agent
     from everlearn.continual_bench.env import ContinualBenchEnv
+    from everlearn.continual_bench.life import ContinualLifeEnv
     from everlearn.continual_bench.tasks import TASKS, register_task
     from everlearn.deep.strategies import STRATEGIES
     from everlearn.online import OnlineWorldModel
@@ -88,6 +92,10 @@ def _register_environment() -> None:
     gymnasium.register(
         id="everlearn/ContinualBench-v0",
         entry_point="everlearn.continual_bench.env:ContinualBenchEnv",
+    )
+    gymnasium.register(
+        id="everlearn/ContinualLife-v0",
+        entry_point="everlearn.continual_bench.life:ContinualLifeEnv",
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 
 from everlearn.baselines import RandomAgent, ScriptedAgent
+from everlearn.continual_bench.life_tasks import LIFE_SCRIPTS
 from everlearn.interfaces import Agent, AgentSpec
 from everlearn.planning.agent import OnlineAgent, PlanningAgent
 from everlearn.planning.config import PlanningAgentConfig
@@ -189,7 +190,9 @@ register_agent(
 register_agent(
     "scripted",
     AgentSpec(
-        lambda env, config, seed: ScriptedAgent(config.noise, seed),
+        lambda env, config, seed: ScriptedAgent(
+            config.noise, seed, getattr(env.unwrapped, "scripts", None) is LIFE_SCRIPTS
+        ),
         ScriptedConfig(),
         "plays the script of each task of Continual Bench: what can be reached",
     ),

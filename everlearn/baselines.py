@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.continual_bench.scripts import MAX_NOISE, ScriptedController
+from everlearn.continual_bench.life_tasks import LIFE_SCRIPTS
+from everlearn.continual_bench.scripts import MAX_NOISE, SCRIPTS, ScriptedController
 from everlearn.interfaces import FloatArray, Objective
 from everlearn.planning.rollout import action_bounds
 from everlearn.support.archive import load_archive, save_archive
@@ -101,22 +102,27 @@ class ScriptedAgent:
         Standard deviation of Gaussian noise added to every action.
     seed
         Seed of that noise.
+    life
+        Play the scripts of a life, which begin wherever the hand is.
     """
 
     boundary_aware = True
     told = ("boundaries", "name")
     given = ("scene",)
 
-    def __init__(self, noise: float = 0.0, seed: int | np.random.SeedSequence = 0) -> None:
+    def __init__(
+        self, noise: float = 0.0, seed: int | np.random.SeedSequence = 0, life: bool = False
+    ) -> None:
         check_number("noise", noise, 0.0, MAX_NOISE)
-        self.noise = noise
+        self.noise, self.life = noise, life
         self._generator = np.random.default_rng(seed)
         self._controller: ScriptedController | None = None
         self._task: str | None = None
 
     def begin_task(self, name: str, objective: Objective | None) -> None:
         """Take up the script of the task; there must be one under its name."""
-        self._controller, self._task = ScriptedController(name), name
+        scripts = LIFE_SCRIPTS if self.life else SCRIPTS
+        self._controller, self._task = ScriptedController(name, scripts=scripts), name
 
     def begin_episode(self) -> None:
         """Go back to the script's first phase."""
@@ -144,7 +150,7 @@ class ScriptedAgent:
 
     def evaluation_copy(self, seed: int | np.random.SeedSequence) -> ScriptedAgent:
         """Return another one with its own script and generator."""
-        return ScriptedAgent(self.noise, seed)
+        return ScriptedAgent(self.noise, seed, self.life)
 
     def save(self, path: str | Path) -> None:
         """Write the generator and the place in the script to `path`, atomically."""
@@ -155,7 +161,7 @@ class ScriptedAgent:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what `save` writes, and the name of the script."""
-        return reduced(self, partial(_in_task, self.noise, self._task), {})
+        return reduced(self, partial(_in_task, self.noise, self._task, self.life), {})
 
     def load(self, path: str | Path) -> None:
         """Take over what `save` wrote; a damaged or foreign file changes nothing.
@@ -180,9 +186,9 @@ class ScriptedAgent:
         self._generator = generator
 
 
-def _in_task(noise: float, task: str | None) -> ScriptedAgent:
+def _in_task(noise: float, task: str | None, life: bool) -> ScriptedAgent:
     """Make an agent that plays the script of a task."""
-    agent = ScriptedAgent(noise)
+    agent = ScriptedAgent(noise, life=life)
     if task is not None:
         agent.begin_task(task, None)
     return agent

@@ -74,6 +74,7 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
     }
     commanded_position = observation.COMMANDED_POSITION
     bodies = observation.BODIES
+    _bounds: tuple[FloatArray, FloatArray] = (observation.LOW, observation.HIGH)
 
     def __init__(
         self,
@@ -99,19 +100,20 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
         self.width, self.height = int(width), int(height)
         self._task = TASKS.get(task)
 
-        self.observation_space = spaces.Box(observation.LOW, observation.HIGH, dtype=np.float64)
+        low, high = self._bounds
+        self.observation_space = spaces.Box(low, high, dtype=np.float64)
         self.action_space = spaces.Box(-1.0, 1.0, shape=(4,), dtype=np.float64)
 
         self.model = build_model()
         self.data = mujoco.MjData(self.model)
-        self._reader = ObservationReader.of(self.model, self.data)
+        self._reader = ObservationReader.of(self.model, self.data, low, high)
         self._mocap = self.data.mocap_pos[0]
         self._low = np.array(observation.WORKSPACE_LOW)
         self._high = np.array(observation.WORKSPACE_HIGH)
         self._obs = np.zeros(observation.SIZE)
         self._fingers = np.zeros(5)
-        self._start = self._task.start()
-        self._rewards = np.zeros(len(_BUILTIN))
+        self._start: FloatArray = self._task.start()
+        self._rewards: FloatArray = np.zeros(len(_BUILTIN))
         self._successes = np.zeros(len(_BUILTIN), dtype=np.bool_)
         self._opening = -1.0
         self._steps = 0
@@ -160,12 +162,23 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
 
     def step(self, action: FloatArray) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
         """Move the commanded hand position by ``0.01 * action[:3]`` and simulate 12.5 ms."""
-        if not self._running:
-            raise NotReadyError(
-                "no episode is running: call reset() first, and again after an episode has ended"
-            )
+        self._check_running()
         action = self._checked(action)
         before = self._obs.copy()
+        self._simulate(action)
+        self._steps += 1
+        self._evaluate(action)
+        info = self._info(action, before)
+        terminated = self.terminate_on_success and info["success"]
+        truncated = self._steps >= MAX_STEPS
+        self._running = not (terminated or truncated)
+        if self.render_mode == "human":
+            self.render()
+        reward = info["rewards"][self._task.name]
+        return self._obs.copy(), reward, terminated, truncated, info
+
+    def _simulate(self, action: FloatArray) -> None:
+        """Act for one step of the environment, and observe."""
         data = self.data
         move = self._mocap + np.clip(action[:3], -1.0, 1.0) * observation.ACTION_SCALE
         self._mocap[:] = np.clip(move, self._low, self._high)
@@ -178,16 +191,6 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
                 "the simulation became unstable and was abandoned; call reset() to go on"
             )
         self._opening = self._reader.read(self._opening, self._obs, self._fingers)
-        self._steps += 1
-        self._evaluate(action)
-        info = self._info(action, before)
-        terminated = self.terminate_on_success and info["success"]
-        truncated = self._steps >= MAX_STEPS
-        self._running = not (terminated or truncated)
-        if self.render_mode == "human":
-            self.render()
-        reward = info["rewards"][self._task.name]
-        return self._obs.copy(), reward, terminated, truncated, info
 
     def render(self) -> np.ndarray | None:
         """Return a frame from the current task's camera, or show it in the viewer."""
@@ -233,7 +236,7 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
 
     def set_state(self, state: SimulationState) -> None:
         """Go back to a state; what follows is the same to the bit, in any process."""
-        task = TASKS.get(state.task)
+        task = self._task_named(state.task)
         sizes = {
             "physics": mujoco.mj_stateSize(self.model, _INTEGRATION),
             "observation": observation.SIZE,
@@ -271,6 +274,15 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
 
     # -- parts --------------------------------------------------------------------------
 
+    def _check_running(self) -> None:
+        if not self._running:
+            raise NotReadyError(
+                "no episode is running: call reset() first, and again after an episode has ended"
+            )
+
+    def _task_named(self, name: str) -> Task:
+        return TASKS.get(name)
+
     def _chosen(self, options: dict[str, Any] | None) -> Task:
         if options is not None and not isinstance(options, dict):
             raise InvalidInputError(f"reset options are {given(options)}; expected a dictionary")
@@ -279,7 +291,7 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
             raise InvalidInputError(
                 f"unknown reset options {sorted(map(str, unknown))}; the only one is 'task'"
             )
-        return TASKS.get(options["task"]) if options and "task" in options else self._task
+        return self._task_named(options["task"]) if options and "task" in options else self._task
 
     def _checked(self, action: FloatArray) -> FloatArray:
         array = as_numbers(action, "an action (dx, dy, dz, gripper)")

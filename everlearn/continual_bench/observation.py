@@ -80,6 +80,7 @@ LOW, HIGH = (
 # Offsets from a body or site to the point that is observed.
 _BUTTON_TOP = 0.193
 _FAUCET_DROP = -0.01
+_PEG_SITE = 9  # entry of `ObservationReader.indices`
 _OPEN_DISTANCE = 0.1  # metres between the claws that count as an opening of one
 
 
@@ -96,10 +97,18 @@ class ObservationReader:
     geom_positions: np.ndarray
     joints: np.ndarray
     indices: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
 
     @classmethod
-    def of(cls, model: mujoco.MjModel, data: mujoco.MjData) -> ObservationReader:
-        """Look up the bodies, sites and joints by name, once."""
+    def of(
+        cls,
+        model: mujoco.MjModel,
+        data: mujoco.MjData,
+        low: np.ndarray = LOW,
+        high: np.ndarray = HIGH,
+    ) -> ObservationReader:
+        """Look up the bodies, sites and joints by name, once; `low` and `high` are the bounds."""
         names = ("hand", "rightclaw", "leftclaw", "leftpad", "rightpad", "button", "block")
         bodies = [model.body(name).id for name in names]
         sites = [
@@ -113,9 +122,13 @@ class ObservationReader:
             )
         ]
         rest = [model.geom("handle").id, int(model.joint("doorjoint").qposadr[0])]
-        return cls(
-            data.xpos, data.site_xpos, data.geom_xpos, data.qpos, np.array(bodies + sites + rest)
-        )
+        indices = np.array(bodies + sites + rest)
+        return cls(data.xpos, data.site_xpos, data.geom_xpos, data.qpos, indices, low, high)
+
+    def peg_end(self) -> np.ndarray:
+        """Return where the peg's end is, also beyond the bounds of observations."""
+        end: np.ndarray = self.site_positions[self.indices[_PEG_SITE]]
+        return end
 
     def read(self, previous_opening: float, obs: np.ndarray, fingers: np.ndarray) -> float:
         """Fill `obs` (clipped) and `fingers`; return the gripper's opening.
@@ -129,8 +142,8 @@ class ObservationReader:
             self.joints,
             self.indices,
             previous_opening,
-            LOW,
-            HIGH,
+            self.low,
+            self.high,
             obs,
             fingers,
         )

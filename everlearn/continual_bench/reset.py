@@ -24,10 +24,10 @@ SPREAD = 9
 
 # Where a reset puts what can move: addresses into the joint positions and velocities.
 _DOOR, _WINDOW, _FAUCET = 10, 11, 12
-_PEG, _PEG_TURN, _BLOCK = slice(13, 16), slice(16, 20), slice(20, 23)
+PEG_QPOS, _PEG_TURN, BLOCK_QPOS = slice(13, 16), slice(16, 20), slice(20, 23)
 _PEG_VELOCITY, _BLOCK_VELOCITY = slice(13, 16), slice(20, 25)
 _WINDOW_OPEN = 0.2
-_PEG_PLACE = (0.044, -0.75, 0.131)
+PEG_PLACE = (0.044, -0.75, 0.131)
 # Metres of handle for a radian of door or faucet, to spread them in metres like the rest.
 _DOOR_RADIUS, _FAUCET_RADIUS = 0.4, 0.175
 _PEG_SPREAD = 0.02  # more would start the peg too near its goal
@@ -76,13 +76,13 @@ def settle(
     data.qpos[_WINDOW] = _WINDOW_OPEN - abs(spread[4])
     data.qpos[_FAUCET] = spread[5] / _FAUCET_RADIUS
     data.qvel[[_DOOR, _WINDOW, _FAUCET]] = 0.0
-    data.qpos[_PEG] = _PEG_PLACE
-    data.qpos[_PEG.start] += min(abs(spread[6]), _PEG_SPREAD)
+    data.qpos[PEG_QPOS] = PEG_PLACE
+    data.qpos[PEG_QPOS.start] += min(abs(spread[6]), _PEG_SPREAD)
     data.qpos[_PEG_TURN] = 1.0, 0.0, 0.0, 0.0
     data.qvel[_PEG_VELOCITY] = 0.0
     mujoco.mj_forward(model, data)
-    data.qpos[_BLOCK] = rewards.BLOCK_START
-    data.qpos[_BLOCK.start : _BLOCK.start + 2] += spread[7:]
+    data.qpos[BLOCK_QPOS] = rewards.BLOCK_START
+    data.qpos[BLOCK_QPOS.start : BLOCK_QPOS.start + 2] += spread[7:]
     data.qvel[_BLOCK_VELOCITY] = 0.0
     mujoco.mj_forward(model, data)
     mujoco.mj_forward(model, data)

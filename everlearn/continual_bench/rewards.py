@@ -1,4 +1,4 @@
-"""The six rewards, each written once as a compiled scalar function.
+"""The six rewards, each written once as a compiled scalar function, and the table of all rewards.
 
 They serve two callers. The environment knows where the fingers really are (`fingers` holds
 the sites of the simulation); a planner sees only predicted observations and estimates them
@@ -29,6 +29,15 @@ import math
 import numpy as np
 from numba import prange
 
+from everlearn.continual_bench import inverses
+from everlearn.continual_bench.shaping import (
+    TABLE_EDGE,
+    caging,
+    distance,
+    gaussian,
+    hamacher,
+    long_tail,
+)
 from everlearn.interfaces import FloatArray
 from everlearn.support.compiled import njit
 
@@ -43,7 +52,6 @@ PEG_START = (0.08399999999999999, -0.75, 0.131)
 PEG_TARGET = (0.194, -0.75, 0.131)
 BLOCK_START = (0.5, 0.2, 0.0)
 BLOCK_TARGET = (0.52, 0.33, 0.2)
-TABLE_EDGE = 0.8  # pick-place: a block further than this from the z axis is lost
 
 # Finger centre below the hand, and pad offsets as a line in the gripper's opening: exact only
 # for a hand that points straight down.
@@ -51,80 +59,25 @@ FINGER_DROP = 0.045
 LEFT_PAD = (0.0498818, -0.00295677)
 RIGHT_PAD = (-0.04990992, 0.00292741)
 
-_VALUE_AT_MARGIN = 0.1
-_LONG_TAIL = 1.0 / _VALUE_AT_MARGIN - 1.0
-_GAUSSIAN = -math.log(_VALUE_AT_MARGIN)
-
 SHARE = 500
 """Predicted observations that one thread rewards at a time."""
 
 BUTTON, DOOR, WINDOW, FAUCET, PEG, BLOCK = range(6)
 """Numbers of the built-in rewards, in the order of the published reward table."""
 
+WINDOW_OPEN, FAUCET_OPEN, DOOR_CLOSE, PEG_RETURN, BLOCK_RETURN, LIFT_BLOCK, LIFT_PEG = range(6, 13)
+"""Numbers of the rewards of a life (`inverses.py`)."""
 
-@njit(cache=True, inline="always")
-def _excess(x, low, high, margin):  # type: ignore[no-untyped-def]
-    """Distance from [low, high] in margins; infinite for a margin of zero."""
-    if low <= x <= high:
-        return 0.0
-    distance = low - x if x < low else x - high
-    return distance / margin if margin != 0.0 else np.inf
-
-
-@njit(cache=True)
-def long_tail(x, low, high, margin):  # type: ignore[no-untyped-def]
-    """One inside [low, high], 0.1 a margin away, falling like 1 / x^2."""
-    d = _excess(x, low, high, margin)
-    return 1.0 / (d * d * _LONG_TAIL + 1.0)
-
-
-@njit(cache=True)
-def gaussian(x, low, high, margin):  # type: ignore[no-untyped-def]
-    """One inside [low, high], 0.1 a margin away, falling like a Gaussian."""
-    d = _excess(x, low, high, margin)
-    return math.exp(-d * d * _GAUSSIAN)
-
-
-@njit(cache=True)
-def hamacher(a, b):  # type: ignore[no-untyped-def]
-    """Soft conjunction of two degrees in [0, 1]."""
-    total = a + b - a * b
-    return a * b / total if total > 0.0 else 0.0
-
-
-@njit(cache=True)
-def _distance(x, y, z, p, q, r):  # type: ignore[no-untyped-def]
-    return math.sqrt((x - p) ** 2 + (y - q) ** 2 + (z - r) ** 2)
-
-
-@njit(cache=True)
-def _caging(  # type: ignore[no-untyped-def]
-    x, y, z, radius, effort, finger_x, finger_z, left_y, right_y, start, anchor
-):
-    """How well the fingers enclose an object at (x, y, z), and close on it once they do.
-
-    `anchor` is where the object started; both margins are measured from it. A pad is right
-    between the object's radius and 5 cm from its centre.
-    """
-    reach = 0.05
-    caging_y = hamacher(
-        long_tail(abs(left_y - y), radius, reach, abs(abs(left_y - anchor[1]) - reach)),
-        long_tail(abs(right_y - y), radius, reach, abs(abs(right_y - anchor[1]) - reach)),
-    )
-    near = 0.005
-    margin = math.sqrt((anchor[0] - start[0]) ** 2 + (anchor[2] - start[2]) ** 2) - near
-    off = math.sqrt((finger_x - x) ** 2 + (finger_z - z) ** 2)
-    caging = hamacher(caging_y, long_tail(off, 0.0, near, margin))
-    gripping = min(max(0.0, effort), 0.8) / 0.8 if caging > 0.97 else 0.0
-    return (hamacher(caging, gripping) + caging) / 2.0
+KINDS = 13
+"""How many rewards there are."""
 
 
 @njit(cache=True)
 def button_press(obs, action, fingers, start):  # type: ignore[no-untyped-def]
     """Gripper closed and near the button, then the button down."""
     x, y, z = obs[4], obs[5], obs[6]
-    off = _distance(x, y, z, fingers[0], fingers[1], fingers[2])
-    margin = _distance(x, y, z, start[0], start[1], start[2])
+    off = distance(x, y, z, fingers[0], fingers[1], fingers[2])
+    margin = distance(x, y, z, start[0], start[1], start[2])
     reward = 5.0 * hamacher(1.0 - obs[3], long_tail(off, 0.0, 0.01, margin))
     if off <= 0.03:
         reward += 5.0 * long_tail(abs(BUTTON_TARGET_Z - z), 0.0, 0.005, BUTTON_TRAVEL)
@@ -144,7 +97,7 @@ def door_open(obs, action, fingers, start):  # type: ignore[no-untyped-def]
     above = 1.0
     if obs[2] < floor:
         above = long_tail(floor - obs[2], 0.0, 0.01, floor / 2.0)
-    off = _distance(obs[0], obs[1], obs[2], x + 0.05, y + 0.03, z - 0.01)
+    off = distance(obs[0], obs[1], obs[2], x + 0.05, y + 0.03, z - 0.01)
     ready = hamacher(above, long_tail(off, 0.0, rim / 2.0, 0.5))
     angle = obs[10]
     opened = 0.8 * long_tail(math.pi / 2.0 + math.pi / 6.0 + angle, 0.0, 0.5, math.pi / 3.0) + (
@@ -163,8 +116,8 @@ def window_close(obs, action, fingers, start):  # type: ignore[no-untyped-def]
         0.05,
         abs(abs(WINDOW_START[1] - WINDOW_TARGET_Y) - 0.05),
     )
-    off = _distance(obs[11], obs[12], obs[13], fingers[0], fingers[1], fingers[2])
-    off_at_start = _distance(
+    off = distance(obs[11], obs[12], obs[13], fingers[0], fingers[1], fingers[2])
+    off_at_start = distance(
         WINDOW_START[0], WINDOW_START[1], WINDOW_START[2], start[0], start[1], start[2]
     )
     return 10.0 * hamacher(gaussian(off, 0.0, 0.02, abs(off_at_start - 0.02)), in_place)
@@ -174,10 +127,10 @@ def window_close(obs, action, fingers, start):  # type: ignore[no-untyped-def]
 def faucet_close(obs, action, fingers, start):  # type: ignore[no-untyped-def]
     """Fingers at the handle, plus the handle at its goal."""
     x, y, z = obs[14], obs[15], obs[16]
-    to_goal = _distance(x, y, z, FAUCET_TARGET[0], FAUCET_TARGET[1], FAUCET_TARGET[2])
+    to_goal = distance(x, y, z, FAUCET_TARGET[0], FAUCET_TARGET[1], FAUCET_TARGET[2])
     if to_goal <= 0.07:
         return 10.0
-    from_start = _distance(
+    from_start = distance(
         FAUCET_START[0],
         FAUCET_START[1],
         FAUCET_START[2],
@@ -186,8 +139,8 @@ def faucet_close(obs, action, fingers, start):  # type: ignore[no-untyped-def]
         FAUCET_TARGET[2],
     )
     in_place = long_tail(to_goal, 0.0, 0.07, abs(from_start - 0.07))
-    off = _distance(x, y, z, fingers[0], fingers[1], fingers[2])
-    off_at_start = _distance(
+    off = distance(x, y, z, fingers[0], fingers[1], fingers[2])
+    off_at_start = distance(
         FAUCET_START[0], FAUCET_START[1], FAUCET_START[2], start[0], start[1], start[2]
     )
     return 4.0 * gaussian(off, 0.0, 0.01, abs(off_at_start - 0.01)) + 6.0 * in_place
@@ -197,16 +150,16 @@ def faucet_close(obs, action, fingers, start):  # type: ignore[no-untyped-def]
 def peg_unplug(obs, action, fingers, start):  # type: ignore[no-untyped-def]
     """Fingers around the peg, then the peg out of the wall."""
     x, y, z = obs[17], obs[18], obs[19]
-    to_goal = _distance(x, y, z, PEG_TARGET[0], PEG_TARGET[1], PEG_TARGET[2])
+    to_goal = distance(x, y, z, PEG_TARGET[0], PEG_TARGET[1], PEG_TARGET[2])
     if to_goal <= 0.05:
         return 10.0
-    grasped = _caging(
+    grasped = caging(
         x, y, z, 0.025, action[3], fingers[0], fingers[2], fingers[3], fingers[4], start, start[3:]
     )
     reward = 2.0 * grasped
-    off = _distance(x, y, z, fingers[0], fingers[1], fingers[2])
+    off = distance(x, y, z, fingers[0], fingers[1], fingers[2])
     if obs[3] > 0.5 and x - PEG_START[0] > 0.015 and off < 0.035:
-        way = _distance(
+        way = distance(
             PEG_START[0], PEG_START[1], PEG_START[2], PEG_TARGET[0], PEG_TARGET[1], PEG_TARGET[2]
         )
         reward += 1.0 + 5.0 * long_tail(to_goal, 0.0, 0.05, way)
@@ -225,19 +178,19 @@ def block_to(obs, action, start, target):  # type: ignore[no-untyped-def]
     x, y, z = obs[20], obs[21], obs[22]
     if math.sqrt(x * x + y * y) > TABLE_EDGE:
         return -10.0
-    to_goal = _distance(x, y, z, target[0], target[1], target[2])
+    to_goal = distance(x, y, z, target[0], target[1], target[2])
     if to_goal < 0.05:
         return 10.0
     # Quirk: fingers from the observation even in the environment, pads in single precision.
     finger_z = obs[2] - FINGER_DROP
     left_y = np.float64(np.float32(obs[1] + obs[24]))
     right_y = np.float64(np.float32(obs[1] + obs[25]))
-    grasped = _caging(
+    grasped = caging(
         x, y, z, 0.015, action[3], obs[0], finger_z, left_y, right_y, start, BLOCK_START
     )
     reward = 4.0 * grasped
-    if _distance(x, y, z, obs[0], obs[1], finger_z) < 0.02 and obs[3] > 0.0:
-        way = _distance(
+    if distance(x, y, z, obs[0], obs[1], finger_z) < 0.02 and obs[3] > 0.0:
+        way = distance(
             BLOCK_START[0], BLOCK_START[1], BLOCK_START[2], target[0], target[1], target[2]
         )
         reward += 1.0 + 4.0 * long_tail(to_goal, 0.0, 0.05, way)
@@ -246,7 +199,7 @@ def block_to(obs, action, start, target):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def evaluate(kind, obs, action, fingers, start):  # type: ignore[no-untyped-def]
-    """Reward number `kind`; one entry for all six keeps a single compiled batch loop."""
+    """Reward number `kind`; one entry for all keeps a single compiled batch loop."""
     if kind == BUTTON:
         return button_press(obs, action, fingers, start)
     if kind == DOOR:
@@ -257,6 +210,20 @@ def evaluate(kind, obs, action, fingers, start):  # type: ignore[no-untyped-def]
         return faucet_close(obs, action, fingers, start)
     if kind == PEG:
         return peg_unplug(obs, action, fingers, start)
+    if kind == WINDOW_OPEN:
+        return inverses.window_open(obs, fingers)
+    if kind == FAUCET_OPEN:
+        return inverses.faucet_open(obs, fingers)
+    if kind == DOOR_CLOSE:
+        return inverses.door_close(obs, fingers)
+    if kind == PEG_RETURN:
+        return inverses.peg_return(obs, fingers)
+    if kind == BLOCK_RETURN:
+        return inverses.block_return(obs, action)
+    if kind == LIFT_BLOCK:
+        return inverses.lift(obs[20], obs[21], obs[22], obs, action, BLOCK_TARGET)
+    if kind == LIFT_PEG:
+        return inverses.lift(obs[17], obs[18], obs[19], obs, action, PEG_TARGET)
     return pick_place(obs, action, fingers, start)
 
 
@@ -271,18 +238,27 @@ def succeeded(kind, obs):  # type: ignore[no-untyped-def]
         return abs(obs[12] - WINDOW_TARGET_Y) <= 0.05
     if kind == FAUCET:
         return (
-            _distance(
+            distance(
                 obs[14], obs[15], obs[16], FAUCET_TARGET[0], FAUCET_TARGET[1], FAUCET_TARGET[2]
             )
             <= 0.07
         )
-    if kind == PEG:
+    if kind in (PEG, LIFT_PEG):
         return (
-            _distance(obs[17], obs[18], obs[19], PEG_TARGET[0], PEG_TARGET[1], PEG_TARGET[2])
-            <= 0.07
+            distance(obs[17], obs[18], obs[19], PEG_TARGET[0], PEG_TARGET[1], PEG_TARGET[2]) <= 0.07
         )
+    if kind == WINDOW_OPEN:
+        return inverses.window_opened(obs)
+    if kind == FAUCET_OPEN:
+        return inverses.faucet_opened(obs)
+    if kind == DOOR_CLOSE:
+        return inverses.door_closed(obs)
+    if kind == PEG_RETURN:
+        return inverses.peg_returned(obs)
+    if kind == BLOCK_RETURN:
+        return inverses.block_returned(obs)
     return (
-        _distance(obs[20], obs[21], obs[22], BLOCK_TARGET[0], BLOCK_TARGET[1], BLOCK_TARGET[2])
+        distance(obs[20], obs[21], obs[22], BLOCK_TARGET[0], BLOCK_TARGET[1], BLOCK_TARGET[2])
         <= 0.07
     )
 
@@ -299,7 +275,7 @@ def estimate_fingers(obs, fingers):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def evaluate_all(obs, action, fingers, start, rewards, successes):  # type: ignore[no-untyped-def]
-    """Fill all six rewards and successes of one step."""
+    """Fill rewards and successes of one step, those of the lowest numbers."""
     for kind in range(rewards.shape[0]):
         rewards[kind] = evaluate(kind, obs, action, fingers, start)
         successes[kind] = succeeded(kind, obs)

@@ -128,6 +128,8 @@ class ScriptedController:
         Standard deviation of Gaussian noise added to every action, for varied demonstrations.
     seed
         Seed of that noise.
+    scripts
+        Where the script is looked up.
 
     Attributes
     ----------
@@ -135,9 +137,15 @@ class ScriptedController:
         Where it is in the script: the number of the phase, and the steps spent in it.
     """
 
-    def __init__(self, task: str, noise: float = 0.0, seed: int = 0) -> None:
+    def __init__(
+        self,
+        task: str,
+        noise: float = 0.0,
+        seed: int = 0,
+        scripts: Registry[tuple[Phase, ...]] = SCRIPTS,
+    ) -> None:
         check_number("noise", noise, 0.0, MAX_NOISE)
-        self.phases = SCRIPTS.get(task)
+        self.phases = scripts.get(task)
         self.noise = noise
         self._generator = np.random.default_rng(seed)
         self.reset()

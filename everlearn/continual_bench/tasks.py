@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -110,28 +111,30 @@ TASKS: Registry[Task] = Registry("task")
 """Every task by name, built-in ones first."""
 
 
-def _builtin(
+def builtin_task(
     name: str,
     kind: int,
     camera: str,
     hand: tuple[float, float, float],
     object_start: tuple[float, float, float],
     fingers_start: tuple[float, float, float],
-) -> None:
+) -> Task:
+    """Return a task with one of the compiled rewards."""
     start = np.array([*fingers_start, *object_start])
-    TASKS.register(
-        name,
-        Task(
-            name=name,
-            hand=hand,
-            camera=camera,
-            reward=BuiltinObjective(kind, start),
-            success=_BuiltinSuccess(kind),
-            kind=kind,
-            object_start=object_start,
-            fingers_start=fingers_start,
-        ),
+    return Task(
+        name=name,
+        hand=hand,
+        camera=camera,
+        reward=BuiltinObjective(kind, start),
+        success=_BuiltinSuccess(kind),
+        kind=kind,
+        object_start=object_start,
+        fingers_start=fingers_start,
     )
+
+
+def _builtin(name: str, *rest: Any) -> None:
+    TASKS.register(name, builtin_task(name, *rest))
 
 
 # The paper's names in the paper's order: where the hand starts, where the object stands, and

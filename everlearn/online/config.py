@@ -84,6 +84,12 @@ class OnlineModelConfig:
     ``1 / (1 + outlier_penalty (m^2 - 1))``. A few collisions then do not drown the small motions
     that balancing is made of.
     """
+    worlds: int = 1
+    """Worlds that are told apart when the world changes; 1 never forgets (`forgetting.py`)."""
+    surprise: float = 150.0
+    """Sum of surprising errors from which on the world has changed; for `worlds` above 1."""
+    fading: float = 0.95
+    """What a surprising step leaves of the evidence about its cells; for `worlds` above 1."""
     clip: bool = True
     """Keep predictions inside the observation space."""
     precision: Literal["float32", "float64"] = "float32"
@@ -108,6 +114,9 @@ class OnlineModelConfig:
         for name, least in (("features", 1), ("bins", 2), ("grid_dim", 1), ("local_inputs", 1)):
             check_whole(name, getattr(self, name), least)
         check_whole("solve_every", self.solve_every, 0)
+        check_whole("worlds", self.worlds, 1, 10)
+        check_positive("surprise", self.surprise)
+        check_number("fading", self.fading, 0.1, 1.0)
         check_whole("warm_up", self.warm_up, 2)
         for name in ("refit", "row_inputs"):
             check_whole(name, getattr(self, name), 0)

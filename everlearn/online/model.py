@@ -20,6 +20,7 @@ from everlearn.interfaces import Bodies, FloatArray
 from everlearn.online import snapshot
 from everlearn.online.config import OnlineModelConfig
 from everlearn.online.encoding import LosseEncoding
+from everlearn.online.forgetting import ForgettingLearner
 from everlearn.online.kernels import imagination as kernels
 from everlearn.online.recursive import RecursiveLearner
 from everlearn.online.ridge import RidgeLearner
@@ -122,7 +123,17 @@ class OnlineWorldModel(ImaginingModel):
         """Forget everything that was learned."""
         self.change_squares = np.zeros(self.inputs.read)
         self.changes_seen = 0
-        self.learner = self._empty_learner()
+        config = self.config
+        self.learner: Any = self._empty_learner()
+        if config.worlds > 1:
+            self.learner = ForgettingLearner(
+                self.learner,
+                self._empty_learner,
+                local=self._grid_cells,
+                worlds=config.worlds,
+                surprise=config.surprise,
+                fading=config.fading,
+            )
         if self.novelty:
             self.clear_novelty()
 
@@ -201,7 +212,7 @@ class OnlineWorldModel(ImaginingModel):
         the last transition (equation 5), and at all cells after `solve`. The exact update keeps
         no statistics to compute it from.
         """
-        if isinstance(self.learner, RecursiveLearner):
+        if self.config.update == "exact":
             raise NotReadyError("update='exact' keeps no statistics; the residual needs 'active'")
         return self.learner.residual()
 

@@ -152,6 +152,12 @@ class RecursiveLearner:
     def solve(self) -> None:
         """Do nothing: the weights are the solution."""
 
+    def fold(self) -> None:
+        """Bring all changes into ``P``."""
+        if self._kept_changes:
+            kernels.fold(self.inverse, self.changes, self.used)
+            self._kept_changes = 0
+
     def variance(self, cells: Cells, values: FloatArray) -> float:
         """``phi^T P phi``, what is not known of an input; ``|phi|^2 / r`` where nothing is."""
         positions = self._position_of[cells]

@@ -306,6 +306,8 @@ class PlanningAgent:
             self._valued = objective
             if self.values is not None:
                 self.values.forget_values()
+        if self.escape is not None:
+            self.escape.begin_task()
         if not self.boundary_aware:
             return
         if self._learning:

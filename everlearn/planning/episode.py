@@ -54,6 +54,7 @@ def run_episode(
     explore: bool = True,
     max_steps: int | None = None,
     on_step: OnStep | None = None,
+    begin: Callable[[dict[str, Any]], None] | None = None,
 ) -> Episode:
     """Run `agent` in `env` for one episode.
 
@@ -70,12 +71,18 @@ def run_episode(
     on_step
         Called after each step with the observation before, the action, the observation after
         and the reward.
+    begin
+        Called with the ``info`` of the reset in place of ``agent.begin_episode``, where an episode
+        goes on from the last one.
     """
     if max_steps is not None and max_steps < 1:
         raise InvalidInputError(f"max_steps is {max_steps}; expected at least 1")
     started, used = time.perf_counter(), time.process_time()
     obs, info = env.reset(seed=seed, options=options)
-    agent.begin_episode()
+    if begin is None:
+        agent.begin_episode()
+    else:
+        begin(info)
     length, total, terminated, truncated = 0, 0.0, False, False
     while not (terminated or truncated) and (max_steps is None or length < max_steps):
         action = agent.act(obs, explore)

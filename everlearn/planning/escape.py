@@ -84,6 +84,10 @@ class Escape:
     def begin_episode(self) -> None:
         """Start counting anew; the generator goes on."""
         self.bursts = 0
+        self.begin_task()
+
+    def begin_task(self) -> None:
+        """Forget how good rewards were: another task has other ones."""
         self._best = -np.inf
         self._waited = 0
         self._left = 0

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everlearn.report.curves import CurveFigure, curve_figures
+from everlearn.report.life import life_curves, life_tables
 from everlearn.report.tables import (
     PAPER_PROTOCOL,
     PAPER_SCORES,
@@ -154,7 +155,8 @@ def _report(
             differences = changes(study, first, second, resampling)
             success = study.protocol.measure == "success"
             tables.append(change_table(differences, first, second, success))
-        curves = curve_figures(study, resampling)
+        tables += life_tables(study)
+        curves = curve_figures(study, resampling) + life_curves(study, resampling)
         named = {table.name: table for table in tables}
         parts.append(StudyReport(study, scores, named, curves, differences))
     return Report(sources, parts, left_out, resampling)

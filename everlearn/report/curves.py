@@ -124,7 +124,7 @@ def _success_figures(study: Study, resampling: Resampling) -> list[CurveFigure]:
             "Share of training episodes so far that did not succeed. Dashed lines: another task "
             "begins.",
             ("",),
-            _at_once(study, resampling, _regret),
+            at_once(study, resampling, _regret),
         ),
     ]
 
@@ -175,7 +175,7 @@ def _model_figures(study: Study, resampling: Resampling) -> list[CurveFigure]:
             "Share of the sparse model's weights that some transition has activated. Networks have "
             "no such number.",
             ("",),
-            _at_once(study, resampling, _utilization),
+            at_once(study, resampling, _utilization),
         )
     ]
     for steps, column in ((1, "error_one_step"), (15, "error_15_steps")):
@@ -207,11 +207,11 @@ def joined(series: list[Series]) -> tuple[npt.NDArray[np.int64], Floats]:
 
 def _evaluated(run: RunRecord, task: str) -> Series:
     table = run.evaluations
-    return _present(table.episodes, table.values[:, table.tasks.index(task)])
+    return present(table.episodes, table.values[:, table.tasks.index(task)])
 
 
 def _regret(run: RunRecord, _: str) -> Series:
-    return _present(
+    return present(
         run.episode_column("episode"), metrics.regret_curve(run.episode_column("success"))
     )
 
@@ -220,7 +220,7 @@ def _training_returns(run: RunRecord, task: str) -> Series:
     rows = run.episode_column("task") == task
     if "return" not in run.columns["episode"] or not np.any(rows):
         return np.zeros(0, np.int64), np.zeros(0)
-    return _present(run.episode_column("step")[rows], run.episode_column("return")[rows])
+    return present(run.episode_column("step")[rows], run.episode_column("return")[rows])
 
 
 def _utilization(run: RunRecord, _: str) -> Series:
@@ -229,7 +229,7 @@ def _utilization(run: RunRecord, _: str) -> Series:
         return np.zeros(0, np.int64), np.zeros(0)
     # One line a task, each with the same number.
     when, first = np.unique(columns["episode"], return_index=True)
-    return _present(when, columns["utilization"][first])
+    return present(when, columns["utilization"][first])
 
 
 def _model_column(name: str) -> Callable[[RunRecord, str], Series]:
@@ -238,12 +238,13 @@ def _model_column(name: str) -> Callable[[RunRecord, str], Series]:
         if name not in columns:
             return np.zeros(0, np.int64), np.zeros(0)
         rows = columns["task"] == task
-        return _present(columns["episode"][rows], columns[name][rows])
+        return present(columns["episode"][rows], columns[name][rows])
 
     return series
 
 
-def _present(when: npt.NDArray[np.generic], values: npt.NDArray[np.generic]) -> Series:
+def present(when: npt.NDArray[np.generic], values: npt.NDArray[np.generic]) -> Series:
+    """Return the points of a run that have a value."""
     numbers = values.astype(np.float64)
     known = ~np.isnan(numbers)
     return when[known].astype(np.int64), numbers[known]
@@ -260,9 +261,10 @@ def _by_task(
     return tuple(filter(None, curves))
 
 
-def _at_once(
+def at_once(
     study: Study, resampling: Resampling, series: Callable[[RunRecord, str], Series]
 ) -> tuple[Curve, ...]:
+    """Return a curve for each method, of all tasks at once."""
     curves = (_curve(method, "", series, resampling) for method in study.methods)
     return tuple(filter(None, curves))
 

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from everlearn.report.curves import FIELDS, Curve, CurveFigure, RegretArea, regret_areas
+from everlearn.report.life import draw_lives
 from everlearn.results.methods import Study
 from everlearn.results.statistics import Estimate, Resampling, estimate
 from everlearn.support.plotting import GREY, SHADE, LineStyle, label_axes, new_figure
@@ -57,6 +58,7 @@ def draw_study(
         from everlearn.report.ablations import draw_ablations  # some agent has several settings
 
         drawings += draw_ablations(study, resampling)
+    drawings += draw_lives(study, resampling)
     timed = speeds(study, resampling)
     if any(speed.steps_per_second.runs for speed in timed.values()):
         drawings.append(_draw_speeds(timed, styles))
@@ -92,7 +94,7 @@ def _draw_curves(spec: CurveFigure, study: Study, styles: Mapping[str, LineStyle
         limits = [axes.get_ylim() for axes in panels[: len(spec.panels)]]
         for axes in panels[: len(spec.panels)]:
             axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-    _share_legend(figure, {curve.method for curve in drawn}, study, styles)
+    share_legend(figure, {curve.method for curve in drawn}, study, styles)
     numbers = [row for curve in spec.curves for row in _curve_rows(curve, spec)]
     return Drawing(spec.name, spec.title, caption, figure, numbers)
 
@@ -135,9 +137,10 @@ def finish_axes(axes: Axes, percent: bool, logarithmic: bool = False) -> None:
     axes.set_axisbelow(True)
 
 
-def _share_legend(
+def share_legend(
     figure: Figure, labels: Iterable[str], study: Study, styles: Mapping[str, LineStyle]
 ) -> None:
+    """Put one legend of some methods, by their labels, below a figure."""
     present = set(labels)
     methods = [method for method in study.methods if method.label in present]
     blank = figure.axes[0]

@@ -146,7 +146,7 @@ def _study(
             f'<p class="caption">{escape(part.tables["methods"].note)}</p>',
             *(
                 _titled_table(part.tables[name])
-                for name in ("comparison", "claims", "forgetting", "variants")
+                for name in ("comparison", "claims", "forgetting", "variants", "life", "goals")
                 if name in part.tables
             ),
             # Together, so that what stays in view while one scrolls goes with the charts.

@@ -16,6 +16,7 @@ from everlearn.interfaces import Agent, FloatArray, World
 from everlearn.planning.episode import Episode, run_episode
 from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
+from everlearn.runs.endless import begin_any, beginning
 from everlearn.runs.evaluators import EvaluatorLostError, Evaluators, Outcomes, Unit
 from everlearn.support.errors import InvalidInputError
 from everlearn.world_model.memory import states_along
@@ -185,7 +186,7 @@ class Evaluator:
         env = self._environments.of(task)
         reset, acting = schedule.evaluation_seeds(self.config, done, task, episode)
         copy = agent.evaluation_copy(acting, **self._variant)
-        copy.begin_task(task, self.world.objective(task))
+        begin_any(self.world, copy, task)
         film = None
         if self._films is not None:
             env.reset(seed=reset)
@@ -197,6 +198,7 @@ class Evaluator:
             explore=False,
             max_steps=self.config.max_steps,
             on_step=partial(self._after_step, film),
+            begin=beginning(self.world, copy, env, first=True),
         )
         success = solved(self.world, task, result)
         if film is not None and self._videos is not None:

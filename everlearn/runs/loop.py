@@ -28,6 +28,7 @@ from everlearn.planning.episode import run_episode
 from everlearn.registry import load_plugins
 from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
+from everlearn.runs.endless import begin_any, beginning, facts_of, is_endless, restore_world
 from everlearn.runs.evaluate import Evaluator, StoppedError, solved
 from everlearn.runs.evaluators import evaluator_threads, evaluators_for
 from everlearn.runs.folder import RunFolder, open_run
@@ -94,7 +95,7 @@ def execute(
         environments.of(task)  # what cannot be made is refused now, not at the switch to it
     # So is an agent that needs an objective where there is none.
     first = config.tasks[0]
-    agent.evaluation_copy(0).begin_task(first, environments.world.objective(first))
+    begin_any(environments.world, agent.evaluation_copy(0), first)
     config = dataclasses.replace(
         config,
         resolved=values_of(settings),
@@ -219,15 +220,18 @@ class _Runner:
         config = self.config
         place = schedule.position(config, state.episode)
         task = config.tasks[place.entry]
-        if place.entry != state.begun:
+        env, first = self.environments.of(task), place.entry != state.begun
+        if first and not is_endless(self.world):
             self.agent.begin_task(task, self.world.objective(task))
+        goes_on = is_endless(self.world) and not first
         record = _Recording() if config.record else None
         episode = run_episode(
             self.agent,
-            self.environments.of(task),
-            seed=schedule.environment_seed(config, state.episode),
+            env,
+            seed=None if goes_on else schedule.environment_seed(config, state.episode),
             max_steps=config.max_steps,
             on_step=record,
+            begin=beginning(self.world, self.agent, env, first),
         )
         done, steps = state.episode + 1, state.step + episode.length
         line = {
@@ -240,6 +244,7 @@ class _Runner:
             "return": episode.total_reward,
             "seconds": round(episode.seconds, 4),
             "processor_seconds": round(episode.processor_seconds, 4),
+            **facts_of(self.world, episode.info),
         }
         if record is not None:
             # Before the line: where the metrics have an episode, its transitions are there.
@@ -289,10 +294,18 @@ class _Runner:
         if state != self.saved:
             self.log.sync()
             place = self.folder.checkpoints
-            save_snapshot(place, state, self.log.offset, self.log.digest, self.agent)
+            world = self._life(state).state() if self._lives(state) else None
+            save_snapshot(place, state, self.log.offset, self.log.digest, self.agent, world)
             self.saved = state
             self.listeners.saved(state.name)
         self.saved_at = time.monotonic()
+
+    def _lives(self, state: RunState) -> bool:
+        """Whether the next episode may go on from the last one."""
+        return is_endless(self.world) and state.begun >= 0
+
+    def _life(self, state: RunState) -> Any:
+        return self.environments.of(self.config.tasks[state.begun])
 
     def _restore(self) -> tuple[RunState, int, list[Line]]:
         """Put the agent where the newest usable snapshot has it."""
@@ -302,6 +315,8 @@ class _Runner:
         def use(snapshot: Snapshot) -> None:
             self.folder.check_metrics(snapshot.offset, snapshot.digest, ends)
             restore_agent(self.config, snapshot, self.agent)
+            if self._lives(snapshot.state):
+                restore_world(snapshot.path, self._life(snapshot.state))
 
         snapshot = newest_usable(self.folder.checkpoints, use, self.listeners.message)
         if snapshot is None and lines:
@@ -344,7 +359,7 @@ def restore_agent(config: RunConfig, snapshot: Snapshot, agent: Any) -> None:
     if state.begun >= 0:
         task = config.tasks[state.begun]
         # Before loading, as an agent may forget its plan when a task begins.
-        agent.begin_task(task, world_named(config.world).objective(task))
+        begin_any(world_named(config.world), agent, task)
     agent.load(snapshot.agent)
 
 

@@ -81,7 +81,11 @@ _REQUIRED: dict[str, dict[str, Callable[[object], bool]]] = {
     "eval": _PLACE,
     "model": _PLACE,
 }
-_OPTIONAL: dict[str, Callable[[object], bool]] = {"kind": is_word, "success_rate": _rate}
+_OPTIONAL: dict[str, Callable[[object], bool]] = {
+    "kind": is_word,
+    "success_rate": _rate,
+    "goal": is_word,
+}
 KINDS = tuple(_REQUIRED)
 
 

@@ -54,6 +54,18 @@ PRESETS.register(
         },
     ),
 )
+PRESETS.register(
+    "life",
+    Preset(
+        "200 visits of tasks that come and go in one life without resets, each of up to 500 steps",
+        {
+            "world": "continual-life",
+            "tasks": ("life",),
+            "episodes_per_task": 200,
+            "evaluation": EvaluationSchedule(0, 0, 0, 0),
+        },
+    ),
+)
 _SMALL_PLANNER = {"planner.candidates": 30, "planner.elites": 10, "planner.iterations": 2}
 PRESETS.register(
     "smoke",

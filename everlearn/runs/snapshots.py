@@ -3,7 +3,8 @@
 A snapshot is a folder with the agent's file and the runner's state. It is written beside the
 others under a hidden name and renamed when complete, so a half-written one is never taken for
 a snapshot. Training seeds are functions of the episode (`protocol.py`) and every episode
-starts with a reset, so at the end of an episode this is all there is.
+starts with a reset, so at the end of an episode this is all there is. In a world without resets
+(`endless.py`) its state is there too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from everlearn.interfaces import Agent
+from everlearn.interfaces import Agent, State
+from everlearn.runs.endless import save_world
 from everlearn.runs.metrics_file import Notify, snapshot_name, snapshot_names, storing
 from everlearn.support.archive import load_archive, save_archive, sync_folder
 from everlearn.support.checks import check_whole
@@ -76,7 +78,14 @@ class Snapshot:
         return self.path / AGENT
 
 
-def save_snapshot(folder: Path, state: RunState, offset: int, digest: str, agent: Agent) -> None:
+def save_snapshot(
+    folder: Path,
+    state: RunState,
+    offset: int,
+    digest: str,
+    agent: Agent,
+    world: State | None = None,
+) -> None:
     """Write a snapshot, all or nothing, and remove all but the last `KEPT`.
 
     Parameters
@@ -89,6 +98,8 @@ def save_snapshot(folder: Path, state: RunState, offset: int, digest: str, agent
         Length and SHA-256 of the metrics by now.
     agent
         Who is saved.
+    world
+        State of the world, if the next episode goes on from this one.
     """
     with storing(f"a snapshot to {folder}"):
         folder.mkdir(exist_ok=True)
@@ -96,6 +107,8 @@ def save_snapshot(folder: Path, state: RunState, offset: int, digest: str, agent
         try:
             temporary.mkdir()
             agent.save(temporary / AGENT)
+            if world is not None:
+                save_world(temporary, world)
             meta = {**dataclasses.asdict(state), "offset": offset, "digest": digest}
             save_archive(temporary / STATE, KIND, VERSION, {}, meta)
             if exists(folder / state.name):

@@ -111,6 +111,12 @@ def _continual_bench() -> World:
     return ContinualBenchWorld()
 
 
+def _continual_life() -> World:
+    from everlearn.worlds.continual_life import ContinualLifeWorld
+
+    return ContinualLifeWorld()
+
+
 def _gymnasium() -> Family:
     from everlearn.worlds.gymnasium import GymnasiumWorld
 
@@ -124,6 +130,7 @@ def _dm_control() -> Family:
 
 
 WORLDS.register_lazy("continual-bench", _continual_bench)
+WORLDS.register_lazy("continual-life", _continual_life)
 WORLDS.register_lazy("gym", _gymnasium)
 WORLDS.register_lazy("dm_control", _dm_control)
 

@@ -36,6 +36,7 @@ def named(name: str) -> ModuleType:
 
 def test_there_are_examples() -> None:
     assert {path.stem for path in EXAMPLES} == {
+        "endless_environment",
         "learn_the_reward",
         "own_environment",
         "pendulum",
