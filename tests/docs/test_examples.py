@@ -61,7 +61,7 @@ def test_example_runs(
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_docstring_says_how_to_run_it(path: Path) -> None:
     text = inspect.getdoc(loaded(path)) or ""
-    assert f"    python docs/examples/{path.name}" in text
+    assert f"    python examples/{path.name}" in text
     assert "print" in text
 
 

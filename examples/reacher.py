@@ -1,7 +1,7 @@
 """Reach for targets with a two-jointed arm in MuJoCo.
 
-    python docs/examples/reacher.py
-    python docs/examples/reacher.py --episodes 5 --seed 1
+    python examples/reacher.py
+    python examples/reacher.py --episodes 5 --seed 1
 
 The agent starts without any knowledge of the arm and learns its motion while it acts. Every
 episode has 50 steps and another random target. Observations of Reacher-v5 have no bounds: the model
