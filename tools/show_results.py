@@ -8,6 +8,7 @@ import csv
 import json
 import re
 import shutil
+import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,10 @@ from typing import Any
 from everlearn.report import Report, read_report, write_report
 from everlearn.report.tables import MethodScores, Table, mean_cell, to_markdown
 from everlearn.results.summary import SUCCESS_METRICS
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it finds its own folder alone
+
+from tools.shown_tables import settings, speed  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 PAPER, QUICK = "results/paper", "results/quick"
@@ -252,7 +257,10 @@ BLOCKS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/reliability.md", "torture"): torture,
     ("docs/worlds.md", "worlds"): worlds,
     ("README.md", "paper"): partial(methods, PAPER),
-    ("README.md", "quick"): partial(methods, QUICK),
+    ("docs/agent.md", "settings"): settings,
+    ("docs/speed.md", "speed"): speed,
+    ("docs/results.md", "paper"): partial(methods, PAPER),
+    ("docs/results.md", "quick"): partial(methods, QUICK),
     ("docs/results.md", "parts"): partial(variations, QUICK, "oa", PARTS),
     ("docs/results.md", "bins"): partial(variations, QUICK, "oa", {"bins": ", as `oa` has it"}),
     ("docs/results.md", "budget"): partial(

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.py"))
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 SMALL: dict[str, Any] = {
     "max_steps": 15,
     "model.features": 10,
