@@ -23,7 +23,7 @@ from everlearn.results.summary import SUCCESS_METRICS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it finds its own folder alone
 
-from tools.shown_tables import settings, speed  # noqa: E402
+from tools.shown_tables import settings, speed
 
 ROOT = Path(__file__).parents[1]
 PAPER, QUICK = "results/paper", "results/quick"
