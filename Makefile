@@ -18,9 +18,10 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The documentation site, in site/. Warnings are errors.
+# The documentation site, in site/; warnings are errors. Searching it needs a server.
 docs: $(VENV)/.installed
-	$(BIN)/python -m mkdocs build --strict --quiet --site-dir site
+	NO_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict --quiet --site-dir site
+	@echo "open site/index.html, or run: python3 -m http.server --directory site"
 
 # Source distribution and wheel, in dist/.
 dist: $(VENV)/.installed

@@ -637,7 +637,11 @@ class _Trusting:
 
 
 class OnlineAgent(PlanningAgent):
-    """The paper's agent: plans in the online world model, which learns from every step at once."""
+    """The paper's agent: plans in the online world model, which learns from every step at once.
+
+    Make one with `for_env`, or load one with `from_file`; then call `run_episode`, or
+    `begin_episode`, `act` and `observe` in a loop of your own.
+    """
 
     @classmethod
     def for_env(
