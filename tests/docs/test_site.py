@@ -11,6 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("site")  # one process builds for all
+
 ROOT = Path(__file__).parents[2]
 LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("video", "src")}
 """What a browser fetches by itself, by element and attribute."""
