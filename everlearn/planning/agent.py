@@ -97,7 +97,7 @@ class Blueprint:
         return self.config.exploration.novelty > 0
 
     def planner(self) -> Planner:
-        """Make the planner."""
+        """Make the planner, with a random generator of its own."""
         seed = np.random.SeedSequence(self.seed, spawn_key=(PLANS,))
         planner: Planner = self.config.planner.build(self.action_space, seed)
         return planner

@@ -137,7 +137,7 @@ class RunRecord:
 
     @property
     def state(self) -> str:
-        """How far it came, in words."""
+        """Whether the run is finished or, if not, after how many episodes it stands."""
         words = []
         if self.episodes < self.config.episodes:
             words.append(f"unfinished: {self.episodes} of {self.config.episodes} episodes")

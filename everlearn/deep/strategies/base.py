@@ -47,30 +47,30 @@ class Protection:
         self.parameters: Tensors = list(protected.values())
 
     def penalty(self) -> torch.Tensor:
-        """Nothing."""
+        """Return a penalty of 0: this strategy adds none to the loss."""
         return torch.zeros(())
 
     def after_backward(self) -> None:
-        """Do nothing."""
+        """Leave gradients as they are."""
 
     def after_step(self) -> None:
-        """Do nothing."""
+        """Leave weights as they are."""
 
     def mark(self) -> None:
-        """Do nothing."""
+        """Ignore the mark: there is no path to undo."""
 
     def rewind(self) -> None:
-        """Do nothing."""
+        """Ignore the rewind: nothing depends on the path of the weights."""
 
     def end_task(
         self,
         inputs: tuple[torch.Tensor, ...],
         information: Callable[[Any], torch.Tensor] | None = None,
     ) -> None:
-        """Do nothing."""
+        """Ignore the end of a task."""
 
     def begin_task(self, name: str) -> None:
-        """Do nothing."""
+        """Ignore the beginning of a task."""
 
     def weights(self, task: str | None) -> Tensors:
         """Return the network's parameters, whatever the task."""
