@@ -215,6 +215,8 @@ class Sweep:
 class Eval:
     """Evaluate the agent of a run on the tasks it has seen; changes nothing in the run.
 
+    With --variants, agents are evaluated in their other ways, and variants.json is added.
+
     Example: everlearn eval runs/first --episodes 5
     """
 
@@ -226,6 +228,8 @@ class Eval:
     """Names of tasks instead of those it has seen."""
     videos: Path | None = None
     """Folder to film every episode into, named by task and outcome."""
+    variants: bool = False
+    """Evaluate a finished run without escape bursts, or with the mean of a policy (or samples)."""
     import_: tuple[str, ...] = repeated()
     """Module with agents, tasks or worlds of your own; may be given many times."""
     json: bool = False
@@ -234,9 +238,25 @@ class Eval:
     def __call__(self) -> None:
         """Evaluate, and print a row for each task."""
         from everlearn.runs.progress import evaluated_score
-        from everlearn.runs.reload import evaluate_run
+        from everlearn.runs.reload import evaluate_run, evaluate_variants
 
         counter = _EpisodeCounter()
+        if self.variants:
+            if self.tasks is not None or self.videos is not None:
+                raise InvalidInputError(
+                    "--variants are of all tasks of a run, and not filmed; leave out --tasks and "
+                    "--videos"
+                )
+            ways = evaluate_variants(self.run, self.episodes, warn, counter.count)
+            counter.clear()
+            if self.json:
+                show(json.dumps({"variants": ways}))
+                return
+            for name, results in ways.items():
+                show(f"{name}, {self.episodes} episodes of each task:")
+                for task, result in results.items():
+                    show(f"  {task:<14} {evaluated_score(result):.2f}")
+            return
         done, results = evaluate_run(
             self.run, self.episodes, self.tasks, warn, self.videos, counter.count
         )
@@ -489,6 +509,8 @@ class List:
         spec = AGENTS.get(name)
         options = options_of(spec.config)
         show(f"{name}: {spec.summary}" if spec.summary else name)
+        for line in spec.details:
+            show(f"  {line}")
         show(f"{len(options)} options (--option PATH=VALUE):")
         for option in options.values():
             show(f"  {option.path} = {option.value}  ({type_name(option.type)})")

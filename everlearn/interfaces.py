@@ -250,7 +250,9 @@ class Agent(Protocol):
 
     Agents may also have `told` and `given`, tuples of words that tables show: what they are told of
     tasks (``boundaries``, ``name``), and what they are given beside observations and rewards
-    (``reward function``, ``success test``, ``scene``, ``command law``).
+    (``reward function``, ``success test``, ``scene``, ``command law``). One that can be evaluated
+    in other ways says so in `evaluation_variants`: further arguments of `evaluation_copy`, by a
+    name for tables, such as ``{"mean actions": {"actions": "mean"}}``.
     """
 
     def begin_task(self, name: str, objective: Objective | None) -> None:
@@ -311,6 +313,8 @@ class AgentSpec:
         it (`everlearn.support.settings`).
     summary
         What the agent is, in a line.
+    details
+        More of that, in lines, for ``everlearn list NAME``.
     config_for
         Settings that depend on what an environment declares, if some do.
     """
@@ -319,6 +323,7 @@ class AgentSpec:
     config: Any = NoSettings()
     summary: str = ""
     config_for: Callable[[gymnasium.Env[Any, Any]], Any] | None = None
+    details: tuple[str, ...] = ()
 
     def settings(self, env: gymnasium.Env[Any, Any]) -> Any:
         """Return the settings of this name in `env`."""

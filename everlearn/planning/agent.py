@@ -481,16 +481,29 @@ class PlanningAgent:
 
     # Keeping ---------------------------------------------------------------------------
 
-    def evaluation_copy(self, seed: int | np.random.SeedSequence) -> Self:
+    @property
+    def evaluation_variants(self) -> dict[str, dict[str, Any]]:
+        """Other ways to evaluate it: arguments of `evaluation_copy` by a name for tables."""
+        return {} if self.bursts is None else {"without bursts": {"bursts": False}}
+
+    def evaluation_copy(self, seed: int | np.random.SeedSequence, bursts: bool = True) -> Self:
         """Return an agent that acts with this one's model and learns nothing.
 
         The model is shared, not copied; planner, its generator and the memory are its own, so
         nothing it does reaches this agent.
+
+        Parameters
+        ----------
+        seed
+            Of its plans and bursts.
+        bursts
+            Whether it leaves plans that get it nowhere, as this agent does.
         """
-        plans, bursts = _seed_pair(seed)
+        plans, escaping = _seed_pair(seed)
         other: Self = shallow_copy(self)
         other.planner = self.planner.spawn(plans)
-        other.escape = None if self.escape is None else self.escape.spawn(bursts)
+        escape = self.escape if bursts else None
+        other.escape = None if escape is None else escape.spawn(escaping)
         other.episodes = 0
         other.last_plan = None
         other._memory_state = None

@@ -274,14 +274,14 @@ class SACAgent:
         before = self._inputs.check_observation(obs, "observation", (1,))
         done = self._inputs.check_action(action, "action", (1,))
         after = self._inputs.check_observation(next_obs, "next observation", (1,))
+        state, next_state = self._state(before), self._state(after)
+        if not self._learning:  # an evaluation copy does not look at the reward
+            return
         earned = as_numbers(reward, "reward")
         if earned.shape != () or not abs(earned) < LARGEST:
             raise InvalidInputError(f"reward is {given(reward)}; expected one finite number")
         if not isinstance(terminated, (bool, np.bool_)):
             raise InvalidInputError(f"terminated is {given(terminated)}; expected True or False")
-        state, next_state = self._state(before), self._state(after)
-        if not self._learning:
-            return
         self.storage.add(
             state=state,
             action=self._scaled_action(done),
@@ -326,6 +326,13 @@ class SACAgent:
         return np.asarray((action - scaling.centre[first:]) * scaling.multiplier[first:])
 
     # Keeping ---------------------------------------------------------------------------
+
+    @property
+    def evaluation_variants(self) -> dict[str, dict[str, Any]]:
+        """Other ways to evaluate it: arguments of `evaluation_copy` by a name for tables."""
+        if self.config.evaluation_actions == "sample":
+            return {"mean actions": {"actions": "mean"}}
+        return {"sampled actions": {"actions": "sample"}}
 
     def evaluation_copy(
         self, seed: int | np.random.SeedSequence, actions: EvaluationActions | None = None
