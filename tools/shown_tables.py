@@ -38,6 +38,8 @@ def _cell(value: Any) -> str:
 
 def speed() -> str:
     """Return the table of one stored run of `everlearn speed`, with its machine."""
+    if not (ROOT / SPEED).is_file():
+        return f"No measurement of this version is stored yet (`everlearn speed --json > {SPEED}`)."
     stored = json.loads((ROOT / SPEED).read_text(encoding="utf-8"))
     machine = stored["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
