@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 
 from everlearn.baselines import RandomAgent, ScriptedAgent
-from everlearn.interfaces import Agent, AgentSpec, Strategy
+from everlearn.interfaces import Agent, AgentSpec
 from everlearn.planning.agent import OnlineAgent, PlanningAgent
 from everlearn.planning.config import PlanningAgentConfig
 from everlearn.planning.episode import Episode, run_episode
@@ -23,6 +23,7 @@ from everlearn.support.settings import with_options
 
 if TYPE_CHECKING:
     from everlearn.deep.sac.learner import SACConfig
+    from everlearn.deep.strategies import Strategy
 
 AGENTS: Registry[AgentSpec] = Registry("agent")
 

@@ -23,7 +23,7 @@ from everlearn.support.errors import (
     EverlearnError,
     InvalidInputError,
     MissingExtraError,
-    did_you_mean,
+    unknown_name,
 )
 from everlearn.support.terminal import (
     Forgiving,
@@ -464,6 +464,8 @@ class List:
 
     agent: str | None = positional(None)
     """Agent whose options to list, with their types and values."""
+    world: str = RunConfig.world
+    """World in which it would act: some agents have other values where less is declared."""
     runs: Path = Path("runs")
     """Folder at or below which to look for runs."""
     import_: tuple[str, ...] = repeated()
@@ -475,7 +477,7 @@ class List:
 
         load_plugins(self.import_)
         if self.agent is not None:
-            self._print_options(self.agent)
+            self._print_options(self.agent, self.world)
             return
         from everlearn.agents import AGENTS
         from everlearn.continual_bench.tasks import TASKS
@@ -502,12 +504,17 @@ class List:
                 show(f"  {folder}: {error}")
 
     @staticmethod
-    def _print_options(name: str) -> None:
+    def _print_options(name: str, world: str) -> None:
         from everlearn.agents import AGENTS
         from everlearn.support.settings import options_of, type_name
+        from everlearn.worlds import world_named
 
-        spec = AGENTS.get(name)
-        options = options_of(spec.config)
+        spec, acts_in = AGENTS.get(name), world_named(world)
+        # The settings of a name are those in Continual Bench; only elsewhere one has to look.
+        known = world == RunConfig.world or spec.config_for is None
+        options = options_of(
+            spec.config if known else spec.settings(acts_in.make(acts_in.tasks[0]))
+        )
         show(f"{name}: {spec.summary}" if spec.summary else name)
         for line in spec.details:
             show(f"  {line}")
@@ -567,23 +574,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         show(f"everlearn {__version__}")
         return
     if words[0] not in COMMANDS:
-        hint = did_you_mean(words[0], COMMANDS)
-        _refuse(f"unknown command {words[0]!r}; commands: {', '.join(COMMANDS)}.{hint}")
+        _refuse(unknown_name("command", words[0], COMMANDS))
     try:
         command = _parsed(words[0], words[1:])
         command()
         sys.stdout.flush()
     except UsageError as error:
-        _refuse(f"{words[0]}: {error} (see everlearn {words[0]} --help)")
+        _refuse(f"{error} (see everlearn {words[0]} --help)", words[0])
     except EverlearnError as error:
-        _refuse(f"{words[0]}: {error}")
+        _refuse(str(error), words[0])
     except BrokenPipeError:
         if not _is_stdout_gone():
             raise
         sys.exit(128 + signal.SIGPIPE)
     except OSError as error:
         silence_output()
-        _refuse(f"{words[0]}: {error}")
+        _refuse(str(error), words[0])
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -665,8 +671,8 @@ def _is_stdout_gone() -> bool:
     return gone
 
 
-def _refuse(message: str) -> None:
-    warn(f"everlearn {' '.join(message.split())}")
+def _refuse(message: str, command: str = "") -> None:
+    warn(f"{f'everlearn {command}'.strip()}: {' '.join(message.split())}")
     sys.exit(2)
 
 

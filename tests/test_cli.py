@@ -195,3 +195,13 @@ def test_mistakes_get_one_line_and_exit_code_2(
     assert "usage:" not in said
     assert "Traceback" not in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_options_are_those_of_the_world(capsys: pytest.CaptureFixture[str]):
+    values = {}
+    for world in ("continual-bench", "gym:Pendulum-v1"):
+        cli.main(["list", "oa", "--world", world])
+        lines = capsys.readouterr().out.splitlines()
+        values[world] = [line.split("(")[0].strip() for line in lines if "update =" in line]
+    assert values["continual-bench"] == ["model.update = active"]
+    assert values["gym:Pendulum-v1"] == ["model.update = exact"]

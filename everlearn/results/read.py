@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.runs.config import RunConfig
+from everlearn.runs.config import RunConfig, evaluation_episodes, seen_tasks
 from everlearn.runs.metrics_file import (
     CHECKPOINTS,
     CONFIG,
@@ -32,7 +32,6 @@ from everlearn.runs.metrics_file import (
     snapshot_name,
     snapshot_names,
 )
-from everlearn.runs.schedule import evaluation_episodes, seen_tasks
 from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
 from everlearn.support.files import check_folder, exists, read_record, reading
 from everlearn.support.terminal import printable

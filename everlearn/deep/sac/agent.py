@@ -32,10 +32,11 @@ from everlearn.deep.strategies import (
     FineTuning,
     PackNet,
     PerfectMemory,
+    Strategy,
     SynapticIntelligence,
     as_strategy,
 )
-from everlearn.interfaces import AgentSpec, FloatArray, Objective, Strategy
+from everlearn.interfaces import AgentSpec, FloatArray, Objective
 from everlearn.planning.rollout import action_bounds
 from everlearn.support.archive import load_archive, part_of, save_archive
 from everlearn.support.checks import as_numbers, check_whole
