@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 LENGTH ?= 1
 PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test lint speed torture audit bill system-packages clean clean-kernels
+.PHONY: run test lint docs dist speed torture audit bill system-packages clean clean-kernels
 
 run: $(VENV)/.installed
 	$(BIN)/everlearn demo
@@ -17,6 +17,16 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check everlearn tests benchmarks tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The documentation site, in site/; warnings are errors. Searching it needs a server.
+docs: $(VENV)/.installed
+	NO_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict --quiet --site-dir site
+	@echo "open site/index.html, or run: python3 -m http.server --directory site"
+
+# Source distribution and wheel, in dist/.
+dist: $(VENV)/.installed
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
 
 speed: $(VENV)/.installed-deep
 	$(BIN)/everlearn speed
@@ -33,17 +43,16 @@ audit: $(VENV)/.installed
 	$(BIN)/pip-audit --strict --no-deps --disable-pip -r constraints.txt
 
 # The wheel, and what is in it and below it.
-bill: $(VENV)/.installed-deep
-	$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps --no-build-isolation -w dist .
+bill: $(VENV)/.installed-deep dist
 	$(BIN)/python tools/bill_of_materials.py dist/everlearn-*.whl
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,suite,video,dev]"
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,docs,suite,video,dev]"
 	touch $@
 
 $(VENV)/.installed-deep: $(VENV)/.installed
-	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,deep,suite,video,dev]"
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,deep,docs,suite,video,dev]"
 	touch $@
 
 system-packages:
@@ -53,4 +62,4 @@ clean-kernels:
 	find everlearn -name '*.nbi' -delete -o -name '*.nbc' -delete
 
 clean: clean-kernels
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info

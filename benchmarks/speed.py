@@ -5,13 +5,17 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
 from collections.abc import Callable
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import environment, model, planner, runner, sweep
 from benchmarks.common import Row
+from everlearn.runs.config import RunConfig
+from everlearn.runs.machine import environment_facts
 
 
 def _deep() -> list[Row]:
@@ -32,16 +36,25 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
+def describe_machine() -> dict[str, Any]:
+    """Return what the times depend on: processor, load, commit and versions."""
+    facts = environment_facts(RunConfig())
+    named = {name: facts[name] for name in ("python", "system", "processor", "commit", "versions")}
+    return {**named, "processors": os.cpu_count(), "load": round(os.getloadavg()[0], 2)}
+
+
 def main(as_json: bool = False) -> bool:
     """Measure everything and print it; return whether every bar was reached."""
     console = Console(stderr=True)
+    machine = describe_machine()  # before the benchmarks are a load of their own
     rows: list[Row] = []
     for name, measure in PARTS.items():
         console.print(f"measuring {name} ...")
         rows.extend(measure())
     loop = planner.closed_loop()
     if as_json:
-        print(json.dumps({"rows": [row.as_dict() for row in rows], "loop": loop}, indent=2))
+        measured = {"machine": machine, "rows": [row.as_dict() for row in rows], "loop": loop}
+        print(json.dumps(measured, indent=2))
     else:
         # Rows are wide; what goes to a file should not be folded to a narrow screen.
         Console(width=None if console.is_terminal else 160).print(_table(rows))

@@ -53,10 +53,10 @@ class RandomAgent:
         return cls(env.action_space, seed)
 
     def begin_task(self, name: str, objective: Objective | None) -> None:
-        """Take no notice."""
+        """Ignore the task: actions are random."""
 
     def begin_episode(self) -> None:
-        """Take no notice."""
+        """Ignore the start of an episode."""
 
     def act(self, obs: FloatArray, explore: bool = True) -> npt.NDArray[Any]:
         """Return a random action."""

@@ -348,7 +348,7 @@ class World(Protocol):
 
     @property
     def max_steps(self) -> int:
-        """Longest episode."""
+        """Steps after which an episode ends without success."""
         ...
 
     def make(

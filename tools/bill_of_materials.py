@@ -23,7 +23,7 @@ from packageurl import PackageURL
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-NOT_SHIPPED = ("dev",)
+NOT_SHIPPED = ("dev", "docs")
 """Extras for whoever works on the package, not for whoever uses it."""
 
 

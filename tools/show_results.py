@@ -9,6 +9,7 @@ import dataclasses
 import json
 import re
 import shutil
+import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +33,10 @@ from everlearn.report.tables import (
 from everlearn.results.methods import Protocol
 from everlearn.results.read import find_runs
 from everlearn.results.summary import SUCCESS_METRICS
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it finds its own folder alone
+
+from tools.shown_tables import settings, speed
 
 ROOT = Path(__file__).parents[1]
 PAPER, QUICK, ARCHIVE = "results/paper", "results/quick", "results/archive/paper"
@@ -328,6 +333,9 @@ def worlds() -> str:
 BLOCKS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/reliability.md", "torture"): torture,
     ("docs/worlds.md", "worlds"): worlds,
+    ("docs/agent.md", "settings"): settings,
+    ("docs/speed.md", "speed"): speed,
+    ("docs/results.md", "paper"): partial(methods, PAPER, PAPER_PROTOCOL),
     ("README.md", "paper"): paper_methods,
     **{
         ("docs/results.md", name): partial(further, name)

@@ -161,7 +161,7 @@ class OnlineWorldModel(ImaginingModel):
         return learner
 
     def clear_novelty(self) -> None:
-        """Take all cells for new."""
+        """Reset the counts of novelty: every cell counts as never active."""
         self.learner.table[: self._grid_cells, self.learner.outputs] = 1 / self.encoding.features
 
     @property
@@ -187,7 +187,7 @@ class OnlineWorldModel(ImaginingModel):
 
     @property
     def steps(self) -> int:
-        """Transitions learned."""
+        """Number of transitions that the model has learned."""
         return self.learner.samples
 
     @property

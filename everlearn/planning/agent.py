@@ -99,7 +99,7 @@ class Blueprint:
         return self.config.exploration.novelty > 0
 
     def planner(self) -> Planner:
-        """Make the planner."""
+        """Make the planner, with a random generator of its own."""
         seed = np.random.SeedSequence(self.seed, spawn_key=(PLANS,))
         planner: Planner = self.config.planner.build(self.action_space, seed)
         return planner
@@ -710,7 +710,11 @@ class _Trusting:
 
 
 class OnlineAgent(PlanningAgent):
-    """The paper's agent: plans in the online world model, which learns from every step at once."""
+    """The paper's agent: plans in the online world model, which learns from every step at once.
+
+    Make one with `for_env`, or load one with `from_file`; then call `run_episode`, or
+    `begin_episode`, `act` and `observe` in a loop of your own.
+    """
 
     @classmethod
     def for_env(

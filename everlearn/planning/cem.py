@@ -81,11 +81,11 @@ class CEMConfig:
 
     @property
     def kept(self) -> int:
-        """Number of elites kept."""
+        """Number of elites kept between iterations and, shifted, between decisions."""
         return round(self.kept_elites * self.elites)
 
     def build(self, action_space: spaces.Box, seed: int | np.random.SeedSequence = 0) -> CEMPlanner:
-        """Make the planner."""
+        """Make a planner with these settings for an action space with finite bounds."""
         return CEMPlanner(action_space, self, seed)
 
 

@@ -74,7 +74,7 @@ OA = PlanningAgentConfig(
 )
 """``oa`` where an environment declares what it commands, and its hand and objects.
 
-docs/research/tuning.md has what each difference from the paper is worth.
+research/tuning.md has what each difference from the paper is worth.
 """
 
 

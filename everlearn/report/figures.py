@@ -15,8 +15,9 @@ from matplotlib.ticker import PercentFormatter
 from everlearn.report.curves import FIELDS, Curve, CurveFigure, RegretArea, regret_areas
 from everlearn.report.life import draw_lives
 from everlearn.results.methods import Study
+from everlearn.results.read import RunRecord
 from everlearn.results.statistics import Estimate, Resampling, estimate
-from everlearn.support.plotting import GREY, SHADE, LineStyle, label_axes, new_figure
+from everlearn.support.plotting import SHADE, LineStyle, label_axes, line_style, new_figure
 
 Row = dict[str, Any]
 
@@ -60,8 +61,8 @@ def draw_study(
         drawings += draw_ablations(study, resampling)
     drawings += draw_lives(study, resampling)
     timed = speeds(study, resampling)
-    if any(speed.steps_per_second.runs for speed in timed.values()):
-        drawings.append(_draw_speeds(timed, styles))
+    if any(speed.steps_per_second.runs for several in timed.values() for speed in several):
+        drawings.append(_draw_speeds(timed))
     return drawings
 
 
@@ -215,83 +216,123 @@ def _draw_areas(areas: list[RegretArea], study: Study, styles: Mapping[str, Line
 
 @dataclass(frozen=True)
 class Speed:
-    """How long runs took.
+    """How long the runs of a method took on one sort of processor.
 
     Attributes
     ----------
+    processor
+        As the runs name it; times on different processors do not compare.
     steps_per_second, hours, evaluation_hours
-        Over the runs: steps of training a second, and hours of training and of evaluation a run.
+        Over the runs: training steps per second, and hours of training and of evaluation per run.
     threads
-        With how many threads, by run.
+        Numbers of threads of the runs.
     """
 
+    processor: str
     steps_per_second: Estimate
     hours: Estimate
     evaluation_hours: Estimate
     threads: str
 
 
-def speeds(study: Study, resampling: Resampling) -> Mapping[str, Speed]:
-    """Speed of every method, by its label."""
+def speeds(study: Study, resampling: Resampling) -> Mapping[str, list[Speed]]:
+    """Speed of every method, by its label: one entry for each sort of processor."""
     by_label = {}
     for method in study.methods:
-        timed = [run for run in method.runs if run.training_seconds > 0]
-        finished = [run for run in timed if run.finished]
-        evaluated = [run for run in finished if not math.isnan(run.evaluation_seconds)]
-        threads = sorted({run.config.threads or 0 for run in method.runs})
-        by_label[method.label] = Speed(
-            _over([run.steps / run.training_seconds for run in timed], resampling),
-            _over([run.training_seconds / 3600 for run in finished], resampling),
-            _over([run.evaluation_seconds / 3600 for run in evaluated], resampling),
-            ", ".join(str(number) if number else "?" for number in threads),
-        )
+        by_processor: dict[str, list[RunRecord]] = {}
+        for run in method.runs:
+            by_processor.setdefault(run.processor, []).append(run)
+        by_label[method.label] = [
+            _speed_on(processor, runs, resampling)
+            for processor, runs in sorted(by_processor.items())
+        ]
     return by_label
+
+
+def _speed_on(processor: str, runs: list[RunRecord], resampling: Resampling) -> Speed:
+    timed = [run for run in runs if run.training_seconds > 0]
+    finished = [run for run in timed if run.finished]
+    evaluated = [run for run in finished if not math.isnan(run.evaluation_seconds)]
+    threads = sorted({run.config.threads or 0 for run in runs})
+    return Speed(
+        processor,
+        _over([run.steps / run.training_seconds for run in timed], resampling),
+        _over([run.training_seconds / 3600 for run in finished], resampling),
+        _over([run.evaluation_seconds / 3600 for run in evaluated], resampling),
+        ", ".join(str(number) if number else "?" for number in threads),
+    )
 
 
 def _over(values: list[float], resampling: Resampling) -> Estimate:
     return estimate(np.array(values).reshape(-1, 1), resampling)
 
 
-def _draw_speeds(timed: Mapping[str, Speed], styles: Mapping[str, LineStyle]) -> Drawing:
-    figure, (left, right) = new_figure(1, 2, 4.4, 0.9 + 0.32 * len(timed))
-    for row, (label, speed) in enumerate(timed.items()):
-        _draw_bars(left, row, styles[label], speed.steps_per_second)
-        _draw_bars(right, row, styles[label], speed.hours, speed.evaluation_hours)
+def _draw_speeds(timed: Mapping[str, list[Speed]]) -> Drawing:
+    """Draw a point for each method and processor: times of several processors never mix."""
+    figure, (left, right) = new_figure(1, 2, 4.4, 1.2 + 0.32 * len(timed))
+    processors = sorted({speed.processor for several in timed.values() for speed in several})
+    looks = {processor: line_style(number) for number, processor in enumerate(processors)}
+    for row, several in enumerate(timed.values()):
+        for speed in several:
+            # Points of one row beside each other, so that their numbers can be read.
+            lifted = row + 0.3 * (processors.index(speed.processor) - (len(processors) - 1) / 2)
+            look = looks[speed.processor]
+            _draw_time(left, lifted, look, speed.steps_per_second)
+            _draw_time(right, lifted, look, speed.hours)
     for axes in (left, right):
+        axes.set_xscale("log")
         axes.set_yticks(range(len(timed)), list(timed), fontsize=8)
-        axes.invert_yaxis()
+        axes.set_ylim(len(timed) - 0.4, -0.6)
         axes.margins(x=0.3)
-    label_axes(left, "steps a second", "", "Training speed", legend=False)
-    label_axes(right, "hours a run", "", "Wall time", legend=False)
+        axes.grid(color="#EEEEEE", lw=0.6)
+        axes.set_axisbelow(True)
+    label_axes(left, "training steps per second", "method", "Training speed", legend=False)
+    label_axes(right, "hours of training per run", "", "Wall time", legend=False)
     right.set_yticklabels([])
-    left.tick_params(colors=GREY, axis="x")
+    handles = [
+        left.plot(
+            [], [], look.marker, color=look.color, ms=5, mew=0, label=processor.replace("$", r"\$")
+        )[0]
+        for processor, look in looks.items()
+    ]
+    legend_below(figure, handles)
     numbers = [
-        {"method": label, "threads": speed.threads, "metric": metric}
+        {"method": label, "processor": speed.processor, "threads": speed.threads, "metric": metric}
         | estimate_row(getattr(speed, metric))
-        for label, speed in timed.items()
+        for label, several in timed.items()
+        for speed in several
         for metric in ("steps_per_second", "hours", "evaluation_hours")
     ]
     caption = (
-        "Steps of training a second, and hours of training a finished run. Hatched: hours of "
-        "evaluation on top, of runs that say how long it took. Bars: mean over seeds; whiskers: "
-        "standard error. It depends on the machine and its load, which the list of runs has."
+        "Training steps per second, and hours of training of a finished run, without evaluation; "
+        "logarithmic scales. Points: mean over seeds; whiskers: standard error. Times depend on "
+        "the machine and on what else ran on it."
     )
+    if len(processors) > 1:
+        caption += (
+            f" The runs used {len(processors)} sorts of processors: compare only points of one "
+            "marker."
+        )
     return Drawing("speed", "Wall time and speed", caption, figure, numbers)
 
 
-def _draw_bars(axes: Axes, row: int, style: LineStyle, *parts: Estimate) -> None:
-    """Draw a row of bars, each on top of the one before, and what they say behind them."""
-    known = [part for part in parts if part.runs]
-    end = error = 0.0
-    for part in known:
-        error = 0.0 if math.isnan(part.standard_error) else part.standard_error
-        look: dict[str, Any] = {"color": style.color}
-        if part is not known[0]:
-            look = {"facecolor": "none", "edgecolor": style.color, "hatch": "////"}
-        axes.barh(row, part.mean, left=end, xerr=error, height=0.62, **look)
-        end += part.mean
-    said = " + ".join(f"{part.mean:.3g} (n={part.runs})" for part in known) or "no finished run"
-    axes.text(end + error, row, f" {said}", va="center", fontsize=7)
+def _draw_time(axes: Axes, row: float, look: LineStyle, value: Estimate) -> None:
+    if not value.runs:
+        return
+    error = 0.0 if math.isnan(value.standard_error) else value.standard_error
+    # A whisker that reaches below zero has no place on a logarithmic axis.
+    bounds = [[min(error, 0.9 * value.mean)], [error]]
+    axes.errorbar(
+        value.mean, row, xerr=bounds, fmt=look.marker, color=look.color, ms=5, mew=0, lw=1.2
+    )
+    axes.annotate(
+        f"{value.mean:.3g} (n={value.runs})",
+        (value.mean + error, row),
+        (6, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=7,
+    )
 
 
 def estimate_row(values: Estimate) -> Row:

@@ -8,7 +8,7 @@
     middle: { words: "IQM, 95 % interval", value: "middle" },
   };
   const HEIGHT = { one: 300, many: 210 };
-  const MARGIN = { left: 48, right: 12, top: 8, bottom: 36 };
+  const MARGIN = { left: 64, right: 12, top: 8, bottom: 36 };
 
   const svg = (name, attributes = {}, ...children) => {
     const node = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -152,6 +152,8 @@
     for (let at = 0; at <= figure.end; at += step)
       picture.append(svg("text", { x: x(at), y: bottom + 16, "text-anchor": "middle" }, String(at)));
     picture.append(svg("text", { x: (MARGIN.left + right) / 2, y: height - 5, "text-anchor": "middle" }, figure.x));
+    const middle = (MARGIN.top + bottom) / 2;
+    picture.append(svg("text", { class: "y", transform: `translate(13 ${middle}) rotate(-90)`, "text-anchor": "middle" }, figure.y));
     const layer = svg("g");
     for (const curve of curves) drawCurve(layer, curve, study.methods[curve.method].style, { x, y }, state.statistic);
     picture.append(layer);
@@ -249,7 +251,7 @@
       const block = html("figure", { id: `${root}${figure.name}` }, html("h3", {}, figure.title), panels);
       const tasks = figure.byTask ? study.tasks.map((_, place) => place) : [null];
       for (const task of tasks) {
-        const panel = html("div", { class: "panel" }, html("h4", {}, task === null ? figure.y : study.tasks[task].name));
+        const panel = html("div", { class: "panel" }, html("h4", {}, task === null ? "all tasks" : study.tasks[task].name));
         panels.append(panel);
         const redraw = () => {
           panel.hidden = task !== null && state.tasks.has(task);
@@ -270,6 +272,22 @@
       charts.append(block);
     }
   };
+
+  // Say that a table goes on beyond the edge, where it does.
+  const watchTable = (framed) => {
+    const scroll = framed.querySelector(".scroll"), hint = framed.querySelector(".hint");
+    const update = () => {
+      const beyond = scroll.scrollWidth - scroll.clientWidth;
+      hint.hidden = beyond <= 1;
+      framed.classList.toggle("left", scroll.scrollLeft > 1);
+      framed.classList.toggle("right", scroll.scrollLeft < beyond - 1);
+      framed.style.setProperty("--height", `${scroll.offsetHeight - 2}px`);
+      framed.style.setProperty("--first", `${scroll.querySelector("th")?.offsetWidth ?? 0}px`);
+    };
+    scroll.addEventListener("scroll", update, { passive: true });
+    new ResizeObserver(update).observe(scroll);
+  };
+  document.querySelectorAll(".framed").forEach(watchTable);
 
   const { studies } = JSON.parse(document.getElementById("data").textContent);
   for (const section of document.querySelectorAll(".study")) {

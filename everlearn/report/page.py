@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import everlearn
 from everlearn.report.curves import CurveFigure
+from everlearn.report.findings import GLOSSARY, findings
 from everlearn.report.tables import (
     MISSING,
     PAPERS,
@@ -31,7 +32,7 @@ from everlearn.report.tables import (
 )
 from everlearn.results.methods import Method, Study, plain
 from everlearn.results.read import RunRecord
-from everlearn.results.statistics import Floats
+from everlearn.results.statistics import Floats, Resampling
 from everlearn.runs.metrics_file import CONFIG
 from everlearn.support.files import read_file
 from everlearn.support.plotting import LineStyle, marker_outline, settle_layout
@@ -59,7 +60,8 @@ def page(
     style, script = _asset("page.css"), _asset("page.js")
     parts = zip(report.studies, drawings, videos, strict=True)
     studies = [
-        _study(number, part, drawn, films) for number, (part, drawn, films) in enumerate(parts)
+        _study(number, part, drawn, films, report.resampling)
+        for number, (part, drawn, films) in enumerate(parts)
     ]
     data = json.dumps(
         {"studies": [_study_data(part) for part in report.studies]},
@@ -94,6 +96,7 @@ def page(
             "</header>",
             "<main>",
             *studies,
+            _glossary(),
             "</main>",
             "<footer><p>Made by <code>everlearn report</code> "
             f"{escape(everlearn.__version__)}. Intervals: stratified bootstrap, "
@@ -132,6 +135,7 @@ def _study(
     part: StudyReport,
     drawings: Sequence[Drawing],
     videos: Sequence[Video],
+    resampling: Resampling,
 ) -> str:
     study = part.study
     root = "" if number == 0 else f"study-{number + 1}/"
@@ -141,8 +145,9 @@ def _study(
         [
             f'<section class="study" data-study="{number}">',
             f"<h2>{escape(str(study.protocol))}</h2>",
+            _findings(findings(study, part.scores, resampling)),
             _notes(study.notes),
-            '<div class="scroll">' + _score_table(study, part.scores) + "</div>",
+            _scrolled(_score_table(study, part.scores)),
             f'<p class="caption">{escape(part.tables["methods"].note)}</p>',
             *(
                 _titled_table(part.tables[name])
@@ -160,6 +165,26 @@ def _study(
             "</section>",
         ]
     )
+
+
+def _findings(sentences: Sequence[str]) -> str:
+    words = escape(" ".join(sentences))
+    return f'<p class="findings">{words}</p>' if sentences else ""
+
+
+def _scrolled(table: str) -> str:
+    """Return a table in a frame that scrolls; the page's script says so where it does."""
+    return (
+        '<div class="framed"><p class="hint" hidden>The table is wider than the page: scroll '
+        f'sideways to see all columns.</p><div class="scroll" tabindex="0">{table}</div></div>'
+    )
+
+
+def _glossary() -> str:
+    words = "".join(
+        f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in GLOSSARY.items()
+    )
+    return f'<section class="glossary"><h2>Glossary</h2><dl>{words}</dl></section>'
 
 
 def _score_table(study: Study, scores: Sequence[MethodScores]) -> str:
@@ -210,9 +235,10 @@ def _titled_table(table: Table) -> str:
         f"<tr><th>{_breakable(row[0])}</th>{''.join(f'<td>{escape(c)}</td>' for c in row[1:])}</tr>"
         for row in table.rows
     )
+    cells = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return (
-        f'<h3>{escape(table.title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f'<tbody>{rows}</tbody></table></div><p class="caption">{escape(table.note)}</p>'
+        f"<h3>{escape(table.title)}</h3>{_scrolled(cells)}"
+        f'<p class="caption">{escape(table.note)}</p>'
     )
 
 

@@ -54,7 +54,7 @@ class Protocol:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """What tables show."""
+        """Metrics of the tables, by what the world measures: success or returns."""
         return SUCCESS_METRICS if self.measure == "success" else RETURN_METRICS
 
     @property

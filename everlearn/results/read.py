@@ -34,6 +34,7 @@ from everlearn.runs.metrics_file import (
 )
 from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
 from everlearn.support.files import check_folder, exists, read_record, reading
+from everlearn.support.terminal import printable
 
 Floats = npt.NDArray[np.float64]
 Columns = dict[str, npt.NDArray[Any]]
@@ -141,13 +142,22 @@ class RunRecord:
 
     @property
     def state(self) -> str:
-        """How far it came, in words."""
+        """Whether the run is finished or, if not, after how many episodes it stands."""
         words = []
         if self.episodes < self.config.episodes:
             words.append(f"unfinished: {self.episodes} of {self.config.episodes} episodes")
         if missing := self.missing_evaluations:
             words.append(f"{missing} {'evaluation' if missing == 1 else 'evaluations'} missing")
         return "; ".join(words) or "finished"
+
+    @property
+    def processor(self) -> str:
+        """Names of the processors that the run used, first that of its start."""
+        resumed = self.environment.get("resumed_with")
+        stored = [self.environment, *(resumed if isinstance(resumed, list) else [])]
+        names = [one.get("processor") for one in stored if isinstance(one, dict)]
+        known = dict.fromkeys(name for name in names if isinstance(name, str) and name)
+        return printable(", ".join(known))[:80] or "processor not stored"
 
     @property
     def training_seconds(self) -> float:

@@ -27,7 +27,7 @@ End = Literal["finished", "stopped", "busy", "crashed", "failed"]
 
 @dataclass(frozen=True)
 class Job:
-    """A run to be done."""
+    """One run of a sweep: its config, and where its folder goes."""
 
     name: str
     """What tables and log files call it."""
@@ -54,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one run needs."""
+    """Processors and memory that one run may use."""
 
     threads: int = 1
     """Threads to compute with, each on a processor of its own."""

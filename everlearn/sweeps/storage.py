@@ -144,7 +144,7 @@ class FolderStorage:
 
     @contextmanager
     def working_folder(self, notify: Notify) -> Iterator[tuple[Path, list[Listener]]]:
-        """Run in the folder itself."""
+        """Return the folder of the run itself: it needs no copy."""
         yield self.path, []
 
 

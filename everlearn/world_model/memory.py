@@ -98,7 +98,7 @@ class NoMemoryConfig:
         action_space: spaces.Space[Any],
         facts: EnvironmentFacts,
     ) -> Memory:
-        """Make the memory."""
+        """Make a memory without state; spaces and facts do not matter."""
         return NoMemory()
 
 
@@ -123,7 +123,7 @@ class HistoryMemoryConfig:
         action_space: spaces.Space[Any],
         facts: EnvironmentFacts,
     ) -> Memory:
-        """Make the memory."""
+        """Make the memory for an environment with these spaces; nothing need be declared."""
         return HistoryMemory(
             observation_space, action_space, self.action_gain, self.displacement_gain
         )
@@ -154,7 +154,7 @@ class MotionMemoryConfig:
         action_space: spaces.Space[Any],
         facts: EnvironmentFacts,
     ) -> Memory:
-        """Make the memory."""
+        """Make the memory; an environment without a commanded position is refused."""
         if facts.commanded_position is None:
             raise InvalidInputError(
                 "the memory 'motion' needs commanded_position, which the environment declares; "
@@ -187,25 +187,25 @@ class NoMemory:
         self.unscaled: BoolArray = np.zeros(0, np.bool_)
 
     def start(self, obs: FloatArray) -> FloatArray:
-        """Nothing."""
+        """Return states without numbers, ``[N, 0]``."""
         return np.zeros((len(obs), 0))
 
     def advance(
         self, state: FloatArray, obs: FloatArray, action: FloatArray, next_obs: FloatArray
     ) -> FloatArray:
-        """Nothing."""
+        """Return the state unchanged: there is nothing to remember."""
         return state
 
     def features(self, state: FloatArray, obs: FloatArray) -> FloatArray:
-        """Nothing."""
+        """Return no inputs for the model, ``[N, 0]``."""
         return np.zeros((len(obs), 0))
 
     def description(self) -> dict[str, Any]:
-        """No options."""
+        """Return no settings: this memory has none."""
         return {}
 
     def compiled(self) -> MemoryTables:
-        """Empty tables."""
+        """Return the tables of a memory without features."""
         return given_features(0)
 
 
@@ -365,7 +365,7 @@ class MotionMemory:
         return np.concatenate([lag, state[:, axes:] * self._multiplier], axis=1)
 
     def ahead(self, state: FloatArray, obs: FloatArray) -> FloatArray:
-        """As for `CommandMemory`."""
+        """Return how far the commanded position is ahead of what is observed, ``[N, axes]``."""
         return self.commands.ahead(state[:, : self.commands.size], obs)
 
     def features_of(self, observations: tuple[int, ...]) -> tuple[int, ...]:
@@ -456,11 +456,11 @@ class HistoryMemory:
         return np.concatenate([action, next_obs - obs], axis=1)
 
     def features(self, state: FloatArray, obs: FloatArray) -> FloatArray:
-        """Both, scaled."""
+        """Return the last action and displacement: bounds become their gains, the middle 0."""
         return (state - self._centre) * self._multiplier
 
     def description(self) -> dict[str, Any]:
-        """Both gains."""
+        """Return the gains of actions and of displacements."""
         return {"action_gain": self.action_gain, "displacement_gain": self.displacement_gain}
 
     def compiled(self) -> MemoryTables:

@@ -111,12 +111,18 @@ class InputScaling:
 
 def as_box(space: spaces.Space[Any], name: str) -> spaces.Box:
     """`space`, if it is a one-dimensional Box; anything else is refused."""
-    if not isinstance(space, spaces.Box) or len(space.shape) != 1 or space.shape[0] == 0:
-        raise InvalidInputError(
-            f"{name} must be a one-dimensional Box; got {space}. "
-            "Wrap the environment, for example with gymnasium.wrappers.FlattenObservation"
+    if isinstance(space, spaces.Box) and len(space.shape) == 1 and space.shape[0] > 0:
+        return space
+    if "action" not in name:
+        advice = "Wrap the environment, for example with gymnasium.wrappers.FlattenObservation"
+    elif isinstance(space, spaces.Box):
+        advice = "Wrap the environment in a gymnasium.ActionWrapper that reshapes actions"
+    else:
+        advice = (
+            "Agents choose real numbers: use a version of the environment with continuous actions, "
+            "or a gymnasium.ActionWrapper that turns numbers of a Box into its actions"
         )
-    return space
+    raise InvalidInputError(f"{name} must be a one-dimensional Box; got {space}. {advice}")
 
 
 def box_bounds(space: spaces.Space[Any], name: str) -> tuple[FloatArray, FloatArray]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,13 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [
         *ROOT.glob("*.md"),
-        *(ROOT / "docs").glob("*.md"),
-        *(ROOT / "docs" / "research").glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "research").glob("*.md"),
         *(ROOT / "results").glob("*.md"),
     ]
 )
 README = ROOT / "README.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```", flags=re.M | re.S)
-STEPS = 25
-"""Steps of an episode in the tests, where a page other than README runs one to its end."""
-
 NEED_TORCH = ("deep-models", "strategies")
 """Pages about what needs the extra ``deep``."""
 
@@ -65,10 +61,6 @@ def test_python_blocks_run_to_the_end(
 ) -> None:
     if page.stem in NEED_TORCH:
         pytest.importorskip("torch")
-    # All statements run as they are written; only episodes of pages other than README are shorter.
-    if page != README:
-        shorter = partial(everlearn.run_episode, max_steps=STEPS)
-        monkeypatch.setattr(everlearn, "run_episode", shorter)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "documentation"}
     with limited_threads(1):  # tests run side by side

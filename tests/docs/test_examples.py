@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.py"))
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 SMALL: dict[str, Any] = {
     "max_steps": 15,
     "model.features": 10,
@@ -62,7 +62,7 @@ def test_example_runs(
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_docstring_says_how_to_run_it(path: Path) -> None:
     text = inspect.getdoc(loaded(path)) or ""
-    assert f"    python docs/examples/{path.name}" in text
+    assert f"    python examples/{path.name}" in text
     assert "print" in text
 
 

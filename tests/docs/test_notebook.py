@@ -1,4 +1,4 @@
-"""The notebook of one minute: it runs, and what its text says comes out."""
+"""The notebooks run from their first cell to their last, and what their text says comes out."""
 
 from __future__ import annotations
 
@@ -9,12 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import pytest
 
-NOTEBOOK = Path(__file__).parents[2] / "docs" / "forgetting.ipynb"
-CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+from everlearn.support.threads import limited_threads
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
+NOTEBOOK = EXAMPLES / "forgetting.ipynb"
+INSTALL = re.compile(r"^%pip install --quiet .*everlearn.*$", flags=re.M)
 
 
-def run_cells() -> dict[str, Any]:
+def cells_of(notebook: Path) -> list[dict[str, Any]]:
+    cells: list[dict[str, Any]] = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return cells
+
+
+CELLS = cells_of(NOTEBOOK)
+
+
+def run_cells(notebook: Path = NOTEBOOK) -> dict[str, Any]:
     """Everything that the cells define, run from top to bottom as a notebook runs them."""
     from matplotlib import pyplot as plt
 
@@ -23,9 +36,10 @@ def run_cells() -> dict[str, Any]:
     plt.switch_backend("agg")
     began = time.process_time()
     try:
-        for number, cell in enumerate(CELLS):
+        for number, cell in enumerate(cells_of(notebook)):
             if cell["cell_type"] == "code":
                 source = "".join(cell["source"]).replace("plt.show()", "")
+                source = INSTALL.sub("", source)
                 exec(compile(source, f"cell {number}", "exec"), found)
         found["figures"] = len(plt.get_fignums())
     finally:
@@ -33,6 +47,36 @@ def run_cells() -> dict[str, Any]:
         plt.switch_backend(backend)
     found["seconds"] = time.process_time() - began
     return found
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_first_cell_installs_the_package(notebook: Path):
+    first = next(cell for cell in cells_of(notebook) if cell["cell_type"] == "code")
+    assert INSTALL.search("".join(first["source"]))
+
+
+def test_a_task_is_learned_and_watched():
+    with limited_threads(1):
+        names = run_cells(EXAMPLES / "learn_a_task.ipynb")
+    assert names["agent"].steps > 0
+    assert len(names["path"]) == names["result"].length
+    assert names["figures"] == (2 if names["frames"] else 1)
+
+
+def test_an_environment_is_learned_and_its_model_used_for_another_goal():
+    with limited_threads(1):
+        names = run_cells(EXAMPLES / "your_environment.ipynb")
+    assert abs(names["ends"][-1]) < 0.1
+    assert names["error"] < 0.5 * names["change"]
+    assert abs(float(names["env"].state[0]) - 0.5) < 0.1
+
+
+def test_two_agents_are_compared_by_an_interval():
+    with limited_threads(1):
+        names = run_cells(EXAMPLES / "compare_agents.ipynb")
+    assert {scores.shape for scores in names["table"].values()} == {(5, 2)}
+    assert names["low"] <= names["difference"] <= names["high"]
+    assert names["verdict"] == "better", "plans that look ahead are better than those that do not"
 
 
 def test_it_takes_a_minute_and_what_it_says_comes_out():

@@ -318,9 +318,9 @@ def test_for_env_chooses_the_memory(
     ("attributes", "options", "message"),
     [
         ({"observation_space": spaces.Discrete(4)}, {}, "observation_space .*Box"),
-        ({"action_space": spaces.Discrete(4)}, {}, "action_space .*Box"),
+        ({"action_space": spaces.Discrete(4)}, {}, "action_space .*Box.*continuous actions"),
         ({"observation_space": spaces.Box(0, 255, (8, 8, 3))}, {}, "FlattenObservation"),
-        ({"action_space": spaces.Box(-1, 1, ())}, {}, "one-dimensional"),
+        ({"action_space": spaces.Box(-1, 1, ())}, {}, "one-dimensional.*reshapes"),
         ({"action_space": spaces.Box(-np.inf, np.inf, (2,))}, {}, "RescaleAction"),
         ({}, {"memory": "motion"}, "commanded_position"),
         ({"commanded_position": (0, 1)}, {}, "CommandedPosition"),

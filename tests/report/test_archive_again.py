@@ -1,4 +1,4 @@
-"""The tables of docs that were written by hand, once more from the runs of version 0.1.
+"""The tables of lab notes that were written by hand, once more from the runs of version 0.1.
 
 Like `test_pages_again`, without anything of the package.
 """
@@ -15,7 +15,7 @@ from scipy import stats
 from tests.report.plain import lines_of, plain_numbers, tables_of
 
 ROOT = Path(__file__).parents[2]
-DOCS, PAPER, QUICK = ROOT / "docs", ROOT / "results/archive/paper", ROOT / "results/quick"
+NOTES, PAPER, QUICK = ROOT / "research", ROOT / "results/archive/paper", ROOT / "results/quick"
 TASKS = ("pick-place", "button-press", "door-open", "peg-unplug", "window-close", "faucet-close")
 ROUNDED = 0.0501
 
@@ -24,7 +24,7 @@ def table(page: str, *headings: str, first: str = "") -> list[list[str]]:
     """Return the one table of a page that begins with these headings, and its rows with `first`."""
     found = [
         rows
-        for rows in tables_of(DOCS / page)
+        for rows in tables_of(NOTES / page)
         if tuple(rows[0][: len(headings)]) == headings and rows[1][0].startswith(first)
     ]
     assert len(found) == 1, headings
@@ -48,7 +48,7 @@ def evaluated(run: Path, task: str, episode: int) -> int:
 
 
 def test_the_online_agent_by_seed():
-    head, *rows = table("results.md", "", "seed 100")
+    head, *rows = table("results-0.1.md", "", "seed 100")
     numbers = [plain_numbers(PAPER / f"oa-{cell.split()[1]}") for cell in head[1:-1]]
     names = {
         "AP": "average_performance",
@@ -64,7 +64,7 @@ def test_the_online_agent_by_seed():
 
 
 def test_the_online_agent_by_seed_and_task():
-    _, *rows = table("results.md", "", *TASKS, first="seed")
+    _, *rows = table("results-0.1.md", "", *TASKS, first="seed")
     assert len(rows) == 4
     for seed, *cells in rows:
         run = PAPER / f"oa-{seed.split()[1]}"
@@ -74,14 +74,14 @@ def test_the_online_agent_by_seed_and_task():
 
 def test_the_agent_with_the_papers_settings():
     run = PAPER / "oa-paper-100"
-    _, trained, final = table("results.md", "", *TASKS, first="training")
+    _, trained, final = table("results-0.1.md", "", *TASKS, first="training")
     assert trained[1:] == [str(solved(run, task)) for task in TASKS]
     assert final[1:] == [str(evaluated(run, task, 600)) for task in TASKS]
 
 
 def test_the_reverse_order():
     run, order = ROOT / "results/reverse/oa-100", TASKS[::-1]
-    _, trained, own, final = table("results.md", "", *order)
+    _, trained, own, final = table("results-0.1.md", "", *order)
     assert trained[1:] == [str(solved(run, task)) for task in order]
     ends = [100 * (place + 1) for place in range(6)]
     assert own[1:] == [
@@ -91,7 +91,7 @@ def test_the_reverse_order():
 
 
 def test_transfer():
-    _, after, alone = table("results.md", "", *TASKS[1:])
+    _, after, alone = table("results-0.1.md", "", *TASKS[1:])
     runs = [PAPER / f"oa-{seed}" for seed in (100, 101, 102)]
     for cells, places in (
         (after, dict.fromkeys(TASKS, runs)),

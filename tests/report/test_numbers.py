@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from everlearn.report import Report, read_report
+from everlearn.report import Report, Resampling, read_report
+from everlearn.report.figures import draw_study, speeds
 from everlearn.results.summary import SUCCESS_METRICS, scores_of, summarize
 from everlearn.runs.config import PAPER_TASKS, RunConfig
 from tests.report.plain import lines_of, plain_numbers
@@ -304,6 +305,27 @@ def test_speed_is_steps_by_seconds_of_training(written: Path, runs: Path):
         found = [e for e in lines_of(runs / "methods" / f"oa-{seed}") if e["kind"] == "episode"]
         rates.append(sum(e["length"] for e in found) / sum(e["seconds"] for e in found))
     assert float(row["mean"]) == pytest.approx(statistics.fmean(rates))
+
+
+def test_times_of_different_processors_are_never_averaged(tmp_path: Path):
+    used = {100: ["slow"], 101: ["fast"], 102: ["fast"], 103: ["fast", "slow"]}
+    for seed, names in used.items():
+        write_run(tmp_path / f"oa-{seed}", config_of("oa", seed))
+        first, *others = [{"processor": name} for name in names]
+        stored = {**first, "resumed_with": others} if others else first
+        (tmp_path / f"oa-{seed}" / "environment.json").write_text(json.dumps(stored))
+    (part,) = read_report([tmp_path]).studies
+    (several,) = speeds(part.study, Resampling()).values()
+    assert {one.processor: one.hours.runs for one in several} == {
+        "slow": 1,
+        "fast": 2,
+        "fast, slow": 1,
+    }
+    (drawn,) = [
+        one for one in draw_study(part.study, part.curves, Resampling()) if one.name == "speed"
+    ]
+    assert "3 sorts of processors" in drawn.caption
+    assert {axes.get_xscale() for axes in drawn.figure.axes} == {"log"}
 
 
 def test_wall_time_is_that_of_training_and_of_evaluation(written: Path, runs: Path):

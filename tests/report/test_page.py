@@ -47,6 +47,16 @@ def test_no_error_and_nothing_from_the_network(shown: Browser, written: Path):
     assert shown.run("return document.querySelectorAll('.panel svg').length") > 20
 
 
+def test_every_chart_names_both_axes(shown: Browser):
+    named = shown.run(
+        "return [...document.querySelectorAll('.panel svg')].map(s => s.querySelector('.y')"
+        "?.textContent)"
+    )
+    assert named
+    assert all(named)
+    assert {"success rate", "online regret", "cells ever active"} <= set(named)
+
+
 def test_toggling_a_method_changes_the_curves(shown: Browser):
     before = shown.run(f"return [...{CURVES}].map(g => g.dataset.method)")
     assert "0" in before
@@ -167,6 +177,14 @@ def test_text_is_readable_at_the_width_of_a_phone(shown: Browser, width: int):
         "return s.getBoundingClientRect().width / s.viewBox.baseVal.width"
     )
     assert ratio == pytest.approx(1, abs=0.05)
+    # A table that goes on beyond the edge says so, until its end is reached.
+    hint = "document.querySelector('.framed .hint')"
+    assert shown.run(f"return {hint}.hidden") is False
+    framed = "document.querySelector('.framed')"
+    assert shown.run(f"return {framed}.className") == "framed right"
+    shown.run("document.querySelector('.framed .scroll').scrollLeft = 1e6")
+    shown.resize(width, 844, phone=True)
+    assert shown.run(f"return {framed}.className") == "framed left"
     # A method's name has room for itself.
     narrow = shown.run(
         "return Math.min(...[...document.querySelectorAll('tbody th')].map(t => t.clientWidth))"

@@ -41,6 +41,8 @@ def world(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize("agent", ["random", "oa", "sac-finetune"])
 def test_returns_are_measured_and_a_kill_costs_no_bit(agent: str, world: str, tmp_path: Path):
+    if agent.startswith("sac"):
+        pytest.importorskip("torch", reason="the extra 'deep' is not installed")
     run = config(world, agent)
     assert execute(run, tmp_path / "whole").finished
     lines, _ = read_lines(tmp_path / "whole" / "metrics.jsonl")
@@ -71,6 +73,7 @@ def test_a_planner_without_an_objective_learns_the_reward(world: str, tmp_path: 
 
 
 def test_an_agent_that_cannot_learn_the_reward_says_so(tmp_path: Path):
+    pytest.importorskip("torch", reason="the extra 'deep' is not installed")
     with pytest.raises(InvalidInputError, match="cannot learn the reward"):
         execute(config("gym:Pendulum-v1", "mlp-finetune"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -122,6 +125,8 @@ def test_the_commands_know_worlds(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_what_cannot_run_there_is_refused_in_a_line(
     words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
+    if "mlp-si" in words:
+        pytest.importorskip("torch", reason="the extra 'deep' is not installed")
     with pytest.raises(SystemExit) as end:
         main(["run", *words, "--quiet", "--out", str(tmp_path / "run")])
     assert end.value.code == 2

@@ -83,10 +83,10 @@ class Storage:
         return {name: column[rows] for name, column in self._columns.items()}
 
     def end_task(self) -> None:
-        """Drop nothing."""
+        """Keep all rows: this storage spans tasks."""
 
     def state(self) -> State:
-        """Rows, counts and generator."""
+        """Return rows, counts and the state of the generator."""
         arrays: dict[str, npt.NDArray[Any]] = {
             name: column[: self._count].copy() for name, column in self._columns.items()
         }

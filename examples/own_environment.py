@@ -1,6 +1,6 @@
 """Your own environment in 15 lines.
 
-    python docs/examples/own_environment.py
+    python examples/own_environment.py
 
 `Cart` is a Gymnasium environment: a cart on a track that a push accelerates. `to_the_middle` says
 what the agent should achieve, as a function on batches of transitions. Nothing else is needed: the

@@ -1,7 +1,7 @@
 """Save an agent, and go on with it on another day.
 
-    python docs/examples/resume_on_another_day.py            # today
-    python docs/examples/resume_on_another_day.py            # tomorrow: goes on
+    python examples/resume_on_another_day.py            # today
+    python examples/resume_on_another_day.py            # tomorrow: goes on
 
 The first command makes a new agent, lets it learn for one episode and saves it to
 `pendulum.everlearn`. Every later command loads that file and goes on. The file holds everything

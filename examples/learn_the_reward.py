@@ -1,6 +1,6 @@
 """Learn the reward as well, when you have no reward function to plan with.
 
-    python docs/examples/learn_the_reward.py
+    python examples/learn_the_reward.py
 
 `OnlineAgent.for_env(env)` without a second argument learns the reward from what it observes: its
 model predicts the reward of a step beside the change of the observation. Here a point moves on a

@@ -1,7 +1,7 @@
 """Reach for targets with a two-jointed arm in MuJoCo.
 
-    python docs/examples/reacher.py
-    python docs/examples/reacher.py --episodes 5 --seed 1
+    python examples/reacher.py
+    python examples/reacher.py --episodes 5 --seed 1
 
 The agent starts without any knowledge of the arm and learns its motion while it acts. Every
 episode has 50 steps and another random target. Observations of Reacher-v5 have no bounds: the model
@@ -26,8 +26,9 @@ from everlearn.interfaces import Agent, FloatArray
 
 FINGER_TO_TARGET = slice(8, 10)
 CONTROL_WEIGHT = 0.1
-"""Weight of the control cost. The documentation of Reacher-v5 gives this value as the default, but
-the code of Gymnasium 1.4 uses 1, so the example passes it to the environment explicitly."""
+"""Weight of the control cost, for the environment and for the reward function below. The default of
+Reacher-v5 is 1 (its documentation says 0.1); with 0.1, reaching counts for more than saving torque.
+"""
 
 
 def near(obs: FloatArray, action: FloatArray, next_obs: FloatArray) -> FloatArray:

@@ -1,6 +1,6 @@
 """Your own endless environment: goals come and go, and nothing is ever reset.
 
-    python docs/examples/endless_environment.py
+    python examples/endless_environment.py
 
 `Track` is a cart that is never put back: when it has reached one end of its track, it is asked for
 the other. The agent keeps one episode for all of it. A new goal is a new objective, so

@@ -1,7 +1,7 @@
 """Swing up a pendulum with a reward function that you write.
 
-    python docs/examples/pendulum.py
-    python docs/examples/pendulum.py --episodes 3 --seed 1
+    python examples/pendulum.py
+    python examples/pendulum.py --episodes 3 --seed 1
 
 The agent starts without any knowledge of the pendulum and learns its motion while it acts. It plans
 with the function `upright` below; the environment's own reward is only printed. An episode has 200
