@@ -20,6 +20,7 @@ from everlearn.interfaces import Bodies, FloatArray
 from everlearn.online import snapshot
 from everlearn.online.config import OnlineModelConfig
 from everlearn.online.encoding import LosseEncoding
+from everlearn.online.frozen import CANNOT_LEARN, FrozenLearner, weights_of
 from everlearn.online.kernels import imagination as kernels
 from everlearn.online.recursive import RecursiveLearner
 from everlearn.online.ridge import RidgeLearner
@@ -119,7 +120,7 @@ class OnlineWorldModel(ImaginingModel):
 
     def _reset_learner(self) -> None:
         """Forget everything that was learned."""
-        self.learner = self._empty_learner()
+        self.learner: RidgeLearner | RecursiveLearner | FrozenLearner = self._empty_learner()
         if self.novelty:
             self.clear_novelty()
 
@@ -145,6 +146,24 @@ class OnlineWorldModel(ImaginingModel):
                 **shared,
             )
         return learner
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the model has its weights alone, and cannot learn."""
+        return isinstance(self.learner, FrozenLearner)
+
+    def freeze(self) -> None:
+        """Become a model that takes exported weights, and learns no more."""
+        self.learner = FrozenLearner(
+            cells=self.encoding.cells,
+            outputs=self.inputs.observations - self.novelty,
+            dtype=self.dtype,
+            unlearned=int(self.novelty),
+        )
+
+    def _check_not_frozen(self) -> None:
+        if self.frozen:
+            raise NotReadyError(CANNOT_LEARN)
 
     def clear_novelty(self) -> None:
         """Take all cells for new."""
@@ -198,6 +217,7 @@ class OnlineWorldModel(ImaginingModel):
         the last transition (equation 5), and at all cells after `solve`. The exact update keeps
         no statistics to compute it from.
         """
+        self._check_not_frozen()
         if isinstance(self.learner, RecursiveLearner):
             raise NotReadyError("update='exact' keeps no statistics; the residual needs 'active'")
         return self.learner.residual()
@@ -255,6 +275,7 @@ class OnlineWorldModel(ImaginingModel):
         self._learn(self._transition(obs, action, next_obs, memory))
 
     def _learn(self, transition: Transitions) -> None:
+        self._check_not_frozen()
         self._widen_range(transition)
         if self._refitted(transition):
             return
@@ -359,6 +380,7 @@ class OnlineWorldModel(ImaginingModel):
 
         During the warm-up they are kept like those of `learn`, until there are enough.
         """
+        self._check_not_frozen()
         transitions = self._checked(obs, action, next_obs, memory, (2,))
         self._widen_range(transitions)
         if not self._refitted(transitions):
@@ -405,6 +427,12 @@ class OnlineWorldModel(ImaginingModel):
     def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Everything the model knows, for `restore`: arrays and JSON facts."""
         return snapshot.model_state(self)
+
+    def exported_state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """What predictions need, for `restore` of a model after `freeze`."""
+        if not self.learner.used or self.warming_up:
+            raise NotReadyError("the model has not learned anything yet that could be exported")
+        return snapshot.model_state(self, weights_of(self.learner), kept=False)
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
         """Take over a `state` of a model with the same spaces, settings and memory, to the bit."""

@@ -31,6 +31,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.interfaces import EnvironmentFacts, FloatArray, Objective, Plan, Planner
+from everlearn.online.frozen import CANNOT_LEARN
 from everlearn.planning.config import ObjectiveConfig, PlanningAgentConfig
 from everlearn.planning.escape import Escape
 from everlearn.planning.learned_reward import ENTRIES, LearnedReward, with_entries
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 KIND, VERSION = "everlearn-planning-agent", 1
+EXPORT_KIND, EXPORT_VERSION = "everlearn-exported-agent", 1
 
 PLANS, BURSTS = 1, 2
 """Keys of the generators of planner and escape; the model has the seed itself."""
@@ -384,6 +386,8 @@ class PlanningAgent:
         `reward` tells whether the plan gets anywhere; both it and `terminated` are learned where
         no objective is given. An evaluation copy does not read the reward.
         """
+        if self._learning and getattr(self.model, "frozen", False):
+            raise NotReadyError(CANNOT_LEARN)
         state = self._checked_state("observation", obs)
         action = self._checked_action(action)
         next_state = self._checked_state("next observation", next_obs)
@@ -511,9 +515,8 @@ class PlanningAgent:
         }
         if self._memory_state is not None:
             arrays["agent/memory"] = np.asarray(self._memory_state)
-        for name, space in self._spaces().items():
-            arrays |= {f"{name}/low": space.low, f"{name}/high": space.high}
-        made = self.blueprint
+        spaces_of, made_of = self._stored()
+        arrays |= spaces_of
         meta = {
             "model": model_meta,
             "planner": planner_meta,
@@ -524,12 +527,31 @@ class PlanningAgent:
                 "rewards": self._rewards,
                 "repeated": self._repeated.state(),
                 "escape": None if self.escape is None else self.escape.state(),
-                "config": None if made is None else values_of(made.config),
-                "facts": None if made is None else made.facts.to_json(),
-                "seed": None if made is None else made.seed,
+                **made_of,
             },
         }
         save_archive(path, KIND, VERSION, arrays, meta)
+
+    def export(self, path: str | Path) -> None:
+        """Write what acting needs to `path`, atomically: a hundredth of what `save` writes.
+
+        `OnlineAgent.from_export` makes an agent of it that acts and cannot learn.
+        """
+        if self.blueprint is None:
+            raise InvalidInputError(
+                "an agent that was given a model and a planner cannot be exported; make it with "
+                "build or for_env"
+            )
+        if not hasattr(self.model, "exported_state"):
+            raise InvalidInputError(
+                f"a model of {type(self.model).__name__} has no weights to export; use save"
+            )
+        model_arrays, model_meta = self.model.exported_state()
+        arrays, made_of = self._stored()
+        arrays |= {f"model/{name}": array for name, array in model_arrays.items()}
+        facts = {"steps": self.steps, "learns_reward": self.learns_reward, **made_of}
+        meta = {"model": model_meta, "agent": facts}
+        save_archive(path, EXPORT_KIND, EXPORT_VERSION, arrays, meta)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what `save` writes, and the objective, which is a function of a module."""
@@ -568,23 +590,41 @@ class PlanningAgent:
         """
         arrays, meta = load_archive(path, KIND, VERSION)
         with reading(path, "planning agent"):
-            stored = meta["agent"]
-            if stored["config"] is None:
-                raise InvalidInputError(
-                    "the agent was made from a model and a planner; make it the same way again "
-                    "and load the file into it"
-                )
-            observations, actions = (
-                spaces.Box(low, arrays[f"{name}/high"], dtype=cast("Any", low.dtype))
-                for name in ("observation_space", "action_space")
-                for low in [arrays[f"{name}/low"]]
-            )
-            config = with_options(PlanningAgentConfig(), stored["config"])
-            facts = EnvironmentFacts.from_json(stored["facts"])
-            seed = int(stored["seed"])
-            agent = cls._from(Blueprint(config, observations, actions, facts, seed, threads))
+            agent = cls._of_stored(arrays, meta["agent"], threads)
             agent._restore(arrays, meta)
         return agent
+
+    @classmethod
+    def _of_stored(
+        cls, arrays: dict[str, npt.NDArray[Any]], stored: dict[str, Any], threads: int | None
+    ) -> Self:
+        """Make the agent whose settings and spaces a file says; it has learned nothing yet."""
+        if stored["config"] is None:
+            raise InvalidInputError(
+                "the agent was made from a model and a planner; make it the same way again "
+                "and load the file into it"
+            )
+        observations, actions = (
+            spaces.Box(low, arrays[f"{name}/high"], dtype=cast("Any", low.dtype))
+            for name in ("observation_space", "action_space")
+            for low in [arrays[f"{name}/low"]]
+        )
+        config = with_options(PlanningAgentConfig(), stored["config"])
+        facts = EnvironmentFacts.from_json(stored["facts"])
+        seed = int(stored["seed"])
+        return cls._from(Blueprint(config, observations, actions, facts, seed, threads))
+
+    def _stored(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Spaces and settings, as `_of_stored` reads them."""
+        arrays = {}
+        for name, space in self._spaces().items():
+            arrays |= {f"{name}/low": space.low, f"{name}/high": space.high}
+        made = self.blueprint
+        return arrays, {
+            "config": None if made is None else values_of(made.config),
+            "facts": None if made is None else made.facts.to_json(),
+            "seed": None if made is None else made.seed,
+        }
 
     def _restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
         # What can fail comes first, on copies; the model, which replaces itself or raises,
@@ -666,6 +706,29 @@ class OnlineAgent(PlanningAgent):
         """
         config = with_options(oa_config(env), options)
         return cls.build(env, config, seed, objective=reward_fn, threads=threads)
+
+    @classmethod
+    def from_export(cls, path: str | Path, *, threads: int | None = None) -> Self:
+        """Make the agent that was exported to `path`. It acts, and refuses to learn.
+
+        Call `begin_task(name, objective)` before it acts, and let an `evaluation_copy` act where
+        transitions are observed as well, as in `run_episode`.
+        """
+        arrays, meta = load_archive(path, EXPORT_KIND, EXPORT_VERSION)
+        with reading(path, "exported agent"):
+            stored = meta["agent"]
+            steps = stored["steps"]
+            if type(steps) is not int or steps < 1:
+                raise InvalidInputError(f"an exported agent cannot have learned {steps!r} steps")
+            agent = cls._of_stored(arrays, stored, threads)
+            learns_reward = bool(stored["learns_reward"])
+            model = cast("Blueprint", agent.blueprint).model(learns_reward)
+            if not hasattr(model, "freeze"):
+                raise InvalidInputError(f"a {type(model).__name__} cannot have been exported")
+            model.freeze()
+            model.restore(part_of(arrays, "model/"), meta["model"])
+            agent.model, agent.learns_reward, agent.steps = model, learns_reward, steps
+        return agent
 
 
 def _seed_pair(
