@@ -1,7 +1,7 @@
 """Weights without the statistics that they were solved from: they predict, and learn no more.
 
-The statistics of equation 5 grow with the square of the cells in use and take hundreds of megabytes;
-the weights alone take about one. An exported agent has these alone.
+The statistics of equation 5 grow with the square of the cells in use and take hundreds of
+megabytes; the weights take about one. An exported agent has these alone.
 """
 
 from __future__ import annotations

@@ -169,6 +169,17 @@ class OnlineWorldModel(ImaginingModel):
         """Take all cells for new."""
         self.learner.table[: self._grid_cells, self.learner.outputs] = 1 / self.encoding.features
 
+    def novelty_at(self, obs: FloatArray, action: FloatArray, memory: object = None) -> float:
+        """Say how new a step is: 1 where nothing was seen yet, towards 0 where much was.
+
+        The mean of ``1 / sqrt(1 + VISITS A_kk)`` over the cells ``k`` of grids that it activates.
+        """
+        cells, values = self.encode(obs, action, memory)
+        cells = cells[(values != 0) & (cells < self._grid_cells)]
+        known = cells[np.isin(cells, self.learner.cells_in_use)]
+        seen = (1 / np.sqrt(1 + VISITS * self.learner.visits(known))).sum()
+        return float((seen + len(cells) - len(known)) / max(len(cells), 1))
+
     @property
     def _grid_cells(self) -> int:
         """Cells of grids; those of the linear part follow."""
@@ -429,7 +440,7 @@ class OnlineWorldModel(ImaginingModel):
         return snapshot.model_state(self)
 
     def exported_state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        """What predictions need, for `restore` of a model after `freeze`."""
+        """Return what predictions need, for `restore` of a model after `freeze`."""
         if not self.learner.used or self.warming_up:
             raise NotReadyError("the model has not learned anything yet that could be exported")
         return snapshot.model_state(self, weights_of(self.learner), kept=False)

@@ -259,6 +259,16 @@ class PlanningAgent:
             return None
         return self.escape.bursts
 
+    @property
+    def memory_state(self) -> FloatArray | None:
+        """State of the model's memory at the present observation, if there is one."""
+        return self._memory_state
+
+    @property
+    def learns(self) -> bool:
+        """Whether `observe` teaches the model: not in evaluation copies and exported agents."""
+        return self._learning and not getattr(self.model, "frozen", False)
+
     def model_for(self, task: str) -> Any:
         """Return what predicts a task, for measuring its error."""
         return self.model.for_task(task) if hasattr(self.model, "for_task") else self.model
@@ -386,7 +396,7 @@ class PlanningAgent:
         `reward` tells whether the plan gets anywhere; both it and `terminated` are learned where
         no objective is given. An evaluation copy does not read the reward.
         """
-        if self._learning and getattr(self.model, "frozen", False):
+        if self._learning and not self.learns:
             raise NotReadyError(CANNOT_LEARN)
         state = self._checked_state("observation", obs)
         action = self._checked_action(action)
@@ -616,7 +626,7 @@ class PlanningAgent:
 
     def _stored(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Spaces and settings, as `_of_stored` reads them."""
-        arrays = {}
+        arrays: dict[str, npt.NDArray[Any]] = {}
         for name, space in self._spaces().items():
             arrays |= {f"{name}/low": space.low, f"{name}/high": space.high}
         made = self.blueprint

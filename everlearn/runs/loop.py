@@ -24,7 +24,7 @@ import numpy as np
 
 from everlearn.agents import AGENTS
 from everlearn.interfaces import Agent, FloatArray, Objective
-from everlearn.planning.episode import run_episode
+from everlearn.planning.episode import OnStep, run_episode
 from everlearn.registry import load_plugins
 from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
@@ -222,12 +222,14 @@ class _Runner:
         if place.entry != state.begun:
             self.agent.begin_task(task, self.world.objective(task))
         record = _Recording() if config.record else None
+        env = self.environments.of(task)
+        told = self.listeners.episode(self.agent, env, task, state.episode + 1)
         episode = run_episode(
             self.agent,
-            self.environments.of(task),
+            env,
             seed=schedule.environment_seed(config, state.episode),
             max_steps=config.max_steps,
-            on_step=record,
+            on_step=_all_of([*([] if record is None else [record]), *told]),
         )
         done, steps = state.episode + 1, state.step + episode.length
         line = {
@@ -342,6 +344,18 @@ def restore_agent(config: RunConfig, snapshot: Snapshot, agent: Any) -> None:
         # Before loading, as an agent may forget its plan when a task begins.
         agent.begin_task(task, world_named(config.world).objective(task))
     agent.load(snapshot.agent)
+
+
+def _all_of(listening: Sequence[OnStep]) -> OnStep | None:
+    """Return what calls all of them, the one that there is, or None."""
+    if len(listening) < 2:
+        return listening[0] if listening else None
+
+    def told(obs: FloatArray, action: FloatArray, next_obs: FloatArray, reward: float) -> None:
+        for on_step in listening:
+            on_step(obs, action, next_obs, reward)
+
+    return told
 
 
 class _Recording:
