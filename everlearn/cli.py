@@ -570,9 +570,7 @@ class Play:
         check_threads(self.threads)
         if self.text or not can_view():
             with limited_threads(self.threads):
-                play_in_text(
-                    self.agent, self.world, self.task, self.episodes or 3, self.seed, show
-                )
+                play_in_text(self.agent, self.world, self.task, self.episodes or 3, self.seed, show)
             if not self.text:
                 show("to watch it in a browser: pip install 'everlearn[view]'")
             return

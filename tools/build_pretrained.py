@@ -61,7 +61,7 @@ def build(recipe: Recipe, runs: Path) -> dict[str, Any]:
     last = [line for line in lines if line["kind"] == "eval" and line["episode"] == state.episode]
     score = {line["task"]: line.get("success_rate", line.get("mean_return")) for line in last}
     facts = json.loads((folder / "environment.json").read_text())
-    print(f"{file}: {size:,} bytes, {score}")
+    sys.stdout.write(f"{file}: {size:,} bytes, {score}\n")
     return asdict(
         Pretrained(
             name=recipe.name,
@@ -79,7 +79,7 @@ def build(recipe: Recipe, runs: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Build all agents, or those that are named."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", help="agents to build; all if none is named")
     parser.add_argument("--runs", type=Path, default=Path("runs/pretrained"))
     chosen = parser.parse_args()
@@ -88,7 +88,8 @@ def main() -> None:
         if name not in known:
             parser.error(f"unknown agent {name!r}; known: {', '.join(known)}")
     index = FOLDER / INDEX
-    entries = {entry["name"]: entry for entry in json.loads(index.read_text())} if index.exists() else {}
+    stored = json.loads(index.read_text()) if index.exists() else []
+    entries = {entry["name"]: entry for entry in stored}
     for name in chosen.names or known:
         entries[name] = build(known[name], chosen.runs)
         kept = [entries[one] for one in known if one in entries]

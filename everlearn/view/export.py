@@ -101,14 +101,18 @@ def _said(recording: Recording, step: int) -> str:
 # The heading over the scene ------------------------------------------------------------
 
 _STYLE = """
-#told-by-everlearn{position:fixed;left:12px;top:12px;z-index:5;max-width:min(340px,60vw);
-max-height:70vh;overflow:auto;font:14px/1.4 sans-serif;color:#222;background:#ffffffdd;
-border-radius:8px;padding:8px 12px;box-shadow:0 1px 4px #0003}
+#told-by-everlearn{position:fixed;right:12px;top:12px;z-index:5;max-width:calc(100vw - 24px);
+box-sizing:border-box;max-height:70vh;overflow:auto;font:13px/1.4 sans-serif;color:#222;
+background:#ffffffe6;border-radius:8px;padding:8px 12px;box-shadow:0 1px 4px #0003}
 #told-by-everlearn summary{cursor:pointer;font-weight:bold}
 #told-by-everlearn table{border-collapse:collapse;margin:6px 0}
-#told-by-everlearn td,#told-by-everlearn th{padding:1px 8px 1px 0;text-align:left}
-#told-by-everlearn svg{display:block;width:100%;height:auto;margin-top:4px}
+#told-by-everlearn td,#told-by-everlearn th{padding:1px 10px 1px 0;text-align:left;
+white-space:nowrap}
+#told-by-everlearn div,#told-by-everlearn svg{display:block;max-width:320px;margin-top:4px}
 """
+
+# On a phone the table would hide the scene, so it waits to be asked for there.
+_OPENED = "if(innerWidth>700)document.getElementById('told-by-everlearn').open=true"
 
 
 def _with_heading(
@@ -123,13 +127,13 @@ def _with_heading(
     )
     name = f"{config.agent} in {config.world}, seed {config.seed}"
     heading = (
-        f"<style>{_STYLE}</style><details id='told-by-everlearn' open>"
+        f"<style>{_STYLE}</style><details id='told-by-everlearn'>"
         f"<summary>{html.escape(name)}</summary>"
         "<table><tr><th>at</th><th>task</th><th>episode</th><th></th></tr>"
         f"{rows}</table>"
         "<div>black: where hand and objects go; red: where the model of the end of the run "
         "expects them to go with the same actions</div>"
-        f"{_curve(stored.lines)}</details>"
+        f"{_curve(stored.lines)}</details><script>{_OPENED}</script>"
     )
     page = page.replace(TITLE, f"<title>{html.escape(name)}</title>")
     end = page.rindex("</body>")

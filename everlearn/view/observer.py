@@ -36,6 +36,11 @@ class Observer:
         Says whether anybody looks: no frames are made for nobody.
     rate
         Frames a second at the most.
+    share
+        Processor time that watching may take, relative to that of the control loop; on a busy
+        machine, where steps take longer, there are fewer frames.
+    spent
+        Says how much processor time the page has taken, in seconds.
     """
 
     def __init__(
@@ -45,11 +50,17 @@ class Observer:
         put: Callable[[Frame], None],
         watched: Callable[[], bool] = lambda: True,
         rate: float = 20.0,
+        share: float = 1.0,
+        spent: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.simulation, self.bodies = simulation, facts.bodies
         self._put, self._watched = put, watched
         self._interval = 1 / rate
         self._next = 0.0
+        self._share, self._spent = share, spent
+        self._own = 0.0  # processor time of making frames
+        self._paid = 0.0  # what watching had taken when the last frame was made
+        self._since = time.thread_time()
         self._steps = 0
         self._curves: dict[str, deque[tuple[float, float]]] = {}
         self._solved: deque[bool] = deque(maxlen=RECENT)
@@ -85,10 +96,17 @@ class Observer:
         self._memory = getattr(self._agent, "memory_state", None)
         self._compare(obs, action)
         now = time.monotonic()
-        if now < self._next or not self._watched():
-            return
-        self._next = now + self._interval
-        self.show(after)
+        if now >= self._next and self._watched() and self._affordable():
+            self._next = now + self._interval
+            self.show(after)
+
+    def _affordable(self) -> bool:
+        """Whether the last frame is paid for: the loop has worked long enough since then."""
+        total = self._own + self._spent()
+        if total - self._paid > self._share * (time.thread_time() - self._since):
+            return False
+        self._paid, self._since = total, time.thread_time()
+        return True
 
     def end_episode(self, solved: bool | None) -> None:
         """Hear of the end of an episode."""
@@ -120,6 +138,7 @@ class Observer:
 
     def show(self, obs: FloatArray) -> None:
         """Make a frame of this moment."""
+        began = time.thread_time()
         happened, predicted = self._hindsight(obs)
         self._add_points()
         self._put(
@@ -134,6 +153,7 @@ class Observer:
                 goal=self.goal,
             )
         )
+        self._own += time.thread_time() - began
 
     def _hindsight(self, obs: FloatArray) -> tuple[Lines, Lines]:
         """Paths of the last steps: as they were, and as the model expects them by now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import queue
 import threading
+import time
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -102,6 +103,16 @@ class Page:
     def watched(self) -> bool:
         """Whether anybody has the page open."""
         return bool(self._server._connected_clients)
+
+    def spent(self) -> float:
+        """Processor time, in seconds, of the threads that serve the page; 0 where none is told."""
+        if not hasattr(time, "pthread_getcpuclockid"):  # not on Windows
+            return 0.0
+        total = 0.0
+        for thread in (self._thread, self._server._websock_server._server_thread):
+            if thread.is_alive():
+                total += time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+        return total
 
     def open_browser(self) -> bool:
         """Open the page in the user's browser, if there is one."""

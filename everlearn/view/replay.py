@@ -179,8 +179,7 @@ class StoredRun:
                     (at, float(line["success_rate"]))
                 )
         return {
-            name: (np.array(points)[:, 0], np.array(points)[:, 1])
-            for name, points in found.items()
+            name: (np.array(points)[:, 0], np.array(points)[:, 1]) for name, points in found.items()
         }
 
     def close(self) -> None:
@@ -237,9 +236,7 @@ class ReplaySession:
     def __init__(self, run: StoredRun, *, host: str = "127.0.0.1", port: int = 8080) -> None:
         self.run_shown = run
         names = run.names()
-        self.page = Page(
-            run.simulation, Controls(pace=True, episodes=names), host=host, port=port
-        )
+        self.page = Page(run.simulation, Controls(pace=True, episodes=names), host=host, port=port)
         self.pace = Pace(limit=80.0)
         self._curves = run.curves()
         self._load(run.episodes[0])

@@ -63,7 +63,7 @@ def start_server(host: str, port: int) -> Any:
         server.stop()
         raise NotReadyError(
             f"this version of viser ({viser.__version__}) is built otherwise than the one that "
-            f"the viewer was tested with; pip install 'everlearn[view]' -c constraints.txt ({error})"
+            f"the viewer was tested with ({error}); pip install 'everlearn[view]' again"
         ) from error
     return server
 

@@ -13,8 +13,8 @@ from everlearn.view.observer import Observer
 from everlearn.view.page import Controls, Page
 from everlearn.view.scene import Simulation
 
-RATE = 12.0
-"""Frames a second: a run has other things to do."""
+RATE, SHARE = 12.0, 0.03
+"""Frames a second at the most, and processor time for them: a run has other things to do."""
 
 
 class Watch(Listener):
@@ -51,7 +51,13 @@ class Watch(Listener):
             simulation = Simulation.of(env)
             page = self.page = Page(simulation, Controls(), host=self._host, port=self._port)
             self._observer = Observer(
-                simulation, EnvironmentFacts.of(env), page.frames.put, lambda: page.watched, RATE
+                simulation,
+                EnvironmentFacts.of(env),
+                page.frames.put,
+                lambda: page.watched,
+                RATE,
+                SHARE,
+                page.spent,
             )
             self._opened(page)
         self._observer.simulation = Simulation.of(env)
@@ -59,9 +65,7 @@ class Watch(Listener):
         self._observer.begin_episode(agent, task, number)
         return self._step
 
-    def _step(
-        self, obs: FloatArray, action: FloatArray, after: FloatArray, reward: float
-    ) -> None:
+    def _step(self, obs: FloatArray, action: FloatArray, after: FloatArray, reward: float) -> None:
         """Show a step; a page that fails ends, and the run does not."""
         if self._observer is None:
             return
