@@ -12,7 +12,7 @@ from everlearn.runs.metrics_file import Line, Notify
 from everlearn.support.errors import InvalidInputError
 from everlearn.support.files import write_text
 from everlearn.view.drawing import Drawing
-from everlearn.view.replay import Recording, StoredRun, frame_of
+from everlearn.view.replay import Recording, StoredRun, frame_of, outcome
 from everlearn.view.server import start_server, stop_server
 
 LARGEST = 10_000_000
@@ -93,8 +93,7 @@ def _shown_steps(recording: Recording, every: int) -> Iterator[int]:
 
 
 def _said(recording: Recording, step: int) -> str:
-    solved = {True: " - solved", False: " - not solved"}.get(recording.solved, "")  # type: ignore[call-overload]
-    ended = solved if step == recording.steps else ""
+    ended = f" {outcome(recording.solved)}" if step == recording.steps else ""
     return f"{recording.task}, episode {recording.number}, step {step}{ended}"
 
 
@@ -143,7 +142,7 @@ def _with_heading(
 def _outcome(recording: Recording) -> str:
     if recording.solved is None:
         return f"return {float(recording.rewards.sum()):.0f}"
-    return f"{'solved' if recording.solved else 'not solved'}, {recording.steps} steps"
+    return f"{outcome(recording.solved)}, {recording.steps} steps"
 
 
 def _curve(lines: list[Line], width: int = 300, height: int = 90) -> str:

@@ -183,7 +183,7 @@ class Observer:
             unit = "" if self.bodies is None else ", mm"
             self._add(f"model error of one step{unit}", self._steps, float(np.mean(self._errors)))
             self._errors = []
-        model = getattr(self._agent, "model", None)
+        model: Any = getattr(self._agent, "model", None)
         if self._last and hasattr(model, "novelty_at"):
             before, action, memory = self._last[-1]
             novelty = model.novelty_at(self._read(model, before), action, memory)

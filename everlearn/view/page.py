@@ -84,6 +84,8 @@ class Page:
         self.commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self.frames = LatestFrame()
         self.failure: BaseException | None = None
+        self._current_task = ""
+        self._current_step = 0
         self._server = start_server(host, port)
         self._host = "localhost" if host == "127.0.0.1" else host
         self._drawing = Drawing(self._server.scene, simulation)
@@ -110,7 +112,7 @@ class Page:
             return 0.0
         total = 0.0
         for thread in (self._thread, self._server._websock_server._server_thread):
-            if thread.is_alive():
+            if thread.ident is not None and thread.is_alive():
                 total += time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
         return total
 
@@ -188,7 +190,6 @@ class Page:
         gui.configure_theme(show_share_button=False, show_logo=False, control_width="medium")
         self._status = gui.add_markdown("waiting for the first step")
         self._task: Any = None
-        self._current_task = ""
         if controls.pace:
             self._build_pace(gui, controls)
         if controls.tasks:
@@ -236,7 +237,6 @@ class Page:
         episode = gui.add_dropdown("episode", tuple(episodes))
         self._on(episode, lambda: Seek(episode=episodes[str(episode.value)]))
         self._timeline = gui.add_slider("step", 0, 1, 1, 0)
-        self._current_step = 0
         self._on(self._timeline, self._sought)
 
     # viser tells of what this process sets as well: only what differs came from the user.

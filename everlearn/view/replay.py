@@ -188,15 +188,20 @@ class StoredRun:
 
 
 def _name(line: Line) -> str:
-    solved = {True: ", solved", False: ", not solved"}.get(line.get("success"), "")
-    return f"{line['episode']}: {line['task']}{solved} ({line['length']} steps)"
+    ended = outcome(line.get("success"))
+    words = f", {ended}" if ended else ""
+    return f"{line['episode']}: {line['task']}{words} ({line['length']} steps)"
+
+
+def outcome(solved: Any) -> str:
+    """Say how an episode ended; nothing where that is not known."""
+    return "" if solved is None else "solved" if solved else "not solved"
 
 
 def frame_of(recording: Recording, step: int, bodies: Any) -> Frame:
     """Return the frame of a step of an episode."""
     happened, predicted = _ahead(recording, step, bodies)
-    solved = {True: "  \n**solved**", False: "  \nnot solved"}
-    ended = solved.get(recording.solved, "") if step == recording.steps else ""
+    ended = f"  \n{outcome(recording.solved)}" if step == recording.steps else ""
     total = float(np.sum(recording.rewards[:step]))
     reward = f", reward {recording.rewards[step - 1]:.2f}, return {total:.1f}" if step else ""
     return Frame(

@@ -100,9 +100,8 @@ class Simulation:
             large = model.site_size[site, 0] >= GOAL_SITE and model.site_rgba[site, 3] > 0
             if large and model.site(site).name != without:
                 key = int(model.site_bodyid[site]), (*map(float, model.site_rgba[site][:3]), 0.5)
-                ball = _primitive(mujoco.mjtGeom.mjGEOM_SPHERE, model.site_size[site])
-                place = model.site_pos[site], model.site_quat[site]
-                parts.setdefault(key, []).append((_placed(ball[0], *place), ball[1]))
+                vertices, faces = _ball(float(model.site_size[site, 0]))
+                parts.setdefault(key, []).append((vertices + model.site_pos[site], faces))
         return [_joined(body, colour, meshes) for (body, colour), meshes in parts.items()]
 
     def _colour(self, geom: int) -> tuple[float, ...]:
@@ -152,10 +151,17 @@ def _primitive(kind: int, size: FloatArray) -> tuple[Any, Any] | None:
         made = creation.capsule(2 * y, x, count=(12, 12))
         made.apply_translation(-made.bounds.mean(axis=0))  # where it begins depends on versions
     elif kind in (kinds.mjGEOM_SPHERE, kinds.mjGEOM_ELLIPSOID):
-        made = creation.icosphere(2)
-        made.apply_scale((x, y, z) if kind == kinds.mjGEOM_ELLIPSOID else x)
+        vertices, faces = _ball(1.0)
+        return vertices * ((x, y, z) if kind == kinds.mjGEOM_ELLIPSOID else (x, x, x)), faces
     else:
         return None
+    return made.vertices, made.faces
+
+
+def _ball(radius: float) -> tuple[Any, Any]:
+    from trimesh import creation
+
+    made = creation.icosphere(2, radius)
     return made.vertices, made.faces
 
 

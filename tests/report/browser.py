@@ -93,7 +93,11 @@ def chromium(*flags: str) -> Iterator[Browser]:
         try:
             root = f"http://127.0.0.1:{_port(process)}"
             options = {"args": [*FLAGS, *flags, f"--user-data-dir={profile}"], "binary": program}
-            wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+            wanted = {
+                "goog:chromeOptions": options,
+                "goog:loggingPrefs": {"browser": "ALL"},
+                "timeouts": {"script": 120_000},  # a busy machine draws slowly
+            }
             opened = _ask(f"{root}/session", {"capabilities": {"alwaysMatch": wanted}})
             session = f"{root}/session/{opened['sessionId']}"
             try:

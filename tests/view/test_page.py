@@ -1,4 +1,4 @@
-"""The page in a real Chromium: it draws, its controls work, and it comes and goes without a trace."""
+"""The page in a real Chromium: it draws, its controls work, and it leaves no trace."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ def test_dragging_the_goal_changes_the_plan(running: Running, browser: Browser) 
     drawing = session.page._drawing
     assert session.observer.goal == BLOCK_TARGET
     plan, steps = running.agent.last_plan, running.steps
-    x, y = at(tuple(np.array(BLOCK_TARGET) + (0.0, 0.0, 0.12)), drawing)  # the upward arrow
+    across, along, height = BLOCK_TARGET
+    x, y = at((across, along, height + 0.12), drawing)  # the upward arrow
     browser.move_to(x, y)
     time.sleep(0.5)
     mouse(browser, "mousePressed", x, y)
