@@ -96,8 +96,7 @@ class LiveSession:
         self.observer = Observer(
             simulation, EnvironmentFacts.of(env), self.page.frames.put, lambda: self.page.watched
         )
-        self._next_task: str | None = task
-        self._obs: FloatArray | None = None
+        self._visits = 0
         self._begin_task(task)
 
     def run(self, stopped: Callable[[], bool], episodes: int | None = None) -> None:
@@ -178,6 +177,9 @@ class LiveSession:
             if self.pace.steps_left:
                 self.pace.steps_left -= 1
                 return True
+            if self.page.visits != self._visits:  # whoever comes while it waits sees this moment
+                self._visits = self.page.visits
+                self.observer.show(obs)
             left = due - time.monotonic()
             if not self.pace.paused and left <= 0:
                 return True

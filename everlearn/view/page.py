@@ -71,6 +71,13 @@ class Page:
         What its user can do; `commands` has what they did.
     host, port
         Where it listens; on this machine only unless `host` is an address of the machine.
+
+    Attributes
+    ----------
+    visits
+        How often the page was opened.
+    failure
+        Why it shows nothing any more, if it failed.
     """
 
     def __init__(
@@ -93,6 +100,8 @@ class Page:
         self._server.initial_camera.look_at = self._drawing.centre
         self._build(controls)
         self._shown = 0
+        self.visits = 0
+        self._server.on_client_connect(self._visited)
         self._thread = threading.Thread(target=self._serve, name="everlearn page", daemon=True)
         self._thread.start()
 
@@ -105,6 +114,9 @@ class Page:
     def watched(self) -> bool:
         """Whether anybody has the page open."""
         return bool(self._server._connected_clients)
+
+    def _visited(self, _: object) -> None:
+        self.visits += 1
 
     def spent(self) -> float:
         """Processor time, in seconds, of the threads that serve the page; 0 where none is told."""

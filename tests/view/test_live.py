@@ -128,6 +128,17 @@ def test_dragging_the_goal_plans_for_it_at_once(running: Running) -> None:
     assert np.isfinite(session.observer.goal).all()
 
 
+def test_a_page_that_is_opened_during_a_pause_shows_that_moment(running: Running) -> None:
+    session = running.session
+    if not session.pace.paused:
+        running.client.use("pause")
+    running.wait(lambda: session.pace.paused)
+    shown = session.page._shown
+    other = Client(session.page.url)
+    running.wait(lambda: session.page._shown > shown)
+    other.close()
+
+
 def test_learning_off_leaves_the_model_as_it_is(running: Running) -> None:
     session = running.session
     running.client.use("learning", False)
