@@ -82,7 +82,7 @@ class Drawing:
         self._goal: Any = None
         extent = simulation.model.stat.extent
         self.centre = tuple(simulation.model.stat.center) if extent < 5 else (0.0, 0.0, 0.1)
-        size = min(float(extent), 1.6)
+        size = min(float(extent), 1.3)
         self.camera = tuple(
             float(middle + size * part) for middle, part in zip(self.centre, VIEW, strict=True)
         )
