@@ -13,7 +13,7 @@ from everlearn.view.observer import Observer
 from everlearn.view.page import Controls, Page
 from everlearn.view.scene import Simulation
 
-RATE, SHARE = 12.0, 0.03
+RATE, SHARE = 12.0, 0.02
 """Frames a second at the most, and processor time for them: a run has other things to do."""
 
 

@@ -69,7 +69,7 @@ def test_the_page_draws_the_robot(browser: Browser, tmp_path: Path) -> None:
         strong = (shown[:, :, 0] > 0.4) & (shown[:, :, 1] < 0.45) & (shown[:, :, 2] < 0.45)
         return int(strong.sum()) > 0.004 * strong.size
 
-    wait(red)
+    wait(red, 180)
 
 
 def at(point: tuple[float, ...], camera: Any) -> tuple[float, float]:
