@@ -8,6 +8,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
 run: $(VENV)/.installed
 	$(BIN)/everlearn demo
+	@echo "(the commands are in $(BIN); activate it with: . $(BIN)/activate)"
 
 test: system-packages lint $(VENV)/.installed-deep
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -m "not torture"
@@ -48,11 +49,11 @@ bill: $(VENV)/.installed-deep dist
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,docs,suite,video,dev]"
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,docs,suite,video,view,dev]"
 	touch $@
 
 $(VENV)/.installed-deep: $(VENV)/.installed
-	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,deep,docs,suite,video,dev]"
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,deep,docs,suite,video,view,dev]"
 	touch $@
 
 system-packages:

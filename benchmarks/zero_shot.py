@@ -22,6 +22,7 @@ from numba import njit
 from everlearn.agents import make_agent, run_episode
 from everlearn.continual_bench import TASKS, Task, rewards
 from everlearn.continual_bench.env import MAX_STEPS, ContinualBenchEnv
+from everlearn.continual_bench.goals import BlockGoal
 from everlearn.continual_bench.observation import WINDOW_HANDLE
 from everlearn.interfaces import FloatArray
 from everlearn.runs.reload import load_run
@@ -30,17 +31,10 @@ from everlearn.support.threads import limited_threads
 PLANNER_SEED = 177
 MOVED = {"left": (0.0, 0.1), "right": (0.0, -0.1), "far": (0.1, 0.0), "near": (-0.1, 0.0)}
 """Where the goal of pick-place goes, in metres along x and y."""
-GOAL_RADIUS = 0.07
 OPEN_Y, OPEN_RADIUS = 0.41, 0.05
 """Where the window's handle is when it is open, and what counts as that (as for closing)."""
 BEHIND = (0.0, -0.04, -0.02)
 """From the handle to where fingers push it open, in metres; they closed it from the other side."""
-
-
-@njit(cache=True)
-def _carried(action, obs, start, target, out):  # type: ignore[no-untyped-def]
-    for i in range(len(obs)):
-        out[i] = rewards.block_to(obs[i], action[i], start, target)
 
 
 @njit(cache=True)
@@ -61,17 +55,8 @@ def moved_pick_place(name: str) -> Task:
     """Pick-place with another goal."""
     known = TASKS.get("pick-place")
     x, y, z = rewards.BLOCK_TARGET
-    target = (x + MOVED[name][0], y + MOVED[name][1], z)
-
-    def reward(obs: FloatArray, action: FloatArray, next_obs: FloatArray) -> FloatArray:
-        out = np.empty(len(next_obs))
-        _carried(action, next_obs.astype(float), known.start(), target, out)
-        return out
-
-    def success(obs: FloatArray, action: FloatArray, next_obs: FloatArray) -> np.ndarray:
-        return np.linalg.norm(next_obs[:, 20:23] - target, axis=1) <= GOAL_RADIUS
-
-    return Task(f"pick-place-{name}", known.hand, known.camera, reward, success)
+    goal = BlockGoal((x + MOVED[name][0], y + MOVED[name][1], z))
+    return Task(f"pick-place-{name}", known.hand, known.camera, goal, goal.succeeded)
 
 
 def open_window() -> Task:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from everlearn.runs.config import RunConfig
+from everlearn.runs.listeners import Listener
 from everlearn.support.command_line import UsageError, flattened, parse, positional, repeated
 from everlearn.support.errors import (
     EverlearnError,
@@ -82,6 +83,10 @@ class Run:
     """Start over in the folder of a run; its metrics are kept under another name."""
     quiet: bool = False
     """Show messages only."""
+    view: bool = False
+    """Show the training episodes on a page of this machine; needs the extra view."""
+    port: int = 8080
+    """Port of that page; the next one that is free if it is taken."""
 
     def __call__(self) -> None:
         """Run, and print the run's numbers."""
@@ -110,7 +115,11 @@ class Run:
         for job, settings in jobs.items():
             screen = Screen(quiet=self.quiet)
             result = execute(
-                settings, job, fresh=self.fresh, extend=self.extend, listeners=[screen]
+                settings,
+                job,
+                fresh=self.fresh,
+                extend=self.extend,
+                listeners=[screen, *self._watching(screen.message)],
             )
             if result.stopped_by is not None:
                 show(f"stopped after episode {result.state.episode}; the same command resumes")
@@ -118,6 +127,23 @@ class Run:
         for line in result_lines(summarize(folder)):
             show(line)
         show(f"-> {folder}")
+
+    def _watching(self, notify: Callable[[str], None]) -> list[Listener]:
+        """Return who shows the run on a page, if that was asked for."""
+        if not self.view:
+            return []
+        from everlearn.view.start import check_can_view
+
+        check_can_view()
+        from everlearn.view.watch import Watch
+
+        return [
+            Watch(
+                port=self.port,
+                opened=lambda page: notify(f"watch at {page.url}"),
+                notify=notify,
+            )
+        ]
 
 
 @dataclass(frozen=True)
@@ -456,6 +482,132 @@ class Video:
 
 
 @dataclass(frozen=True)
+class View:
+    """Watch an agent act and plan, or a stored run again, on a page of this machine.
+
+    Example: everlearn view --task door-open --port 8123 --no-browser
+    """
+
+    run: Path | None = positional(None)
+    """Folder of a run to see again; without it an agent acts and learns now."""
+    task: str | None = None
+    """Task to begin with; door-open, or the first of the world, if not given."""
+    agent: str = "oa"
+    """Name of the agent; `everlearn list` shows them."""
+    pretrained: str | None = None
+    """Pretrained agent, or a file that agent.export wrote, instead of a fresh one."""
+    world: str | None = None
+    """Name of the world, as for `everlearn run`; it needs a MuJoCo scene."""
+    option: tuple[str, ...] = repeated()
+    """Option of the agent, such as planner.horizon=25; may be given many times."""
+    import_: tuple[str, ...] = repeated()
+    """Module with agents, tasks or worlds of your own; may be given many times."""
+    seed: int = 0
+    """Seed of the agent and of resets."""
+    learning: bool = True
+    """Whether the agent learns at first; the page can switch it."""
+    threads: int | None = None
+    """Threads to compute with; all processors if not given."""
+    host: str = "127.0.0.1"
+    """Address to listen at; others than this machine's loopback let others use the page."""
+    port: int = 8080
+    """Port to listen at; the next one that is free if it is taken."""
+    browser: bool = True
+    """Open the page in a browser."""
+    export: Path | None = None
+    """Write the stored run to one HTML file that opens without a network, and serve no page."""
+
+    def __call__(self) -> None:
+        """View."""
+        from everlearn.support.threads import check_threads
+        from everlearn.view.start import Address, view_agent, view_run
+
+        check_threads(self.threads)
+        address = Address(self.host, self.port, self.browser)
+        live = (self.task, self.pretrained, self.world, self.option or None)
+        if self.run is not None and any(part is not None for part in live):
+            raise InvalidInputError(
+                "a stored run has its own world, agent and tasks; give either the folder of a run, "
+                "or --task, --agent, --pretrained, --world and --option"
+            )
+        if self.export is not None:
+            if self.run is None:
+                raise InvalidInputError("--export writes a stored run; give the folder of a run")
+            from everlearn.view.export import export_run
+
+            size = export_run(self.run, self.export, warn)
+            show(f"{size / 1e6:.1f} MB -> {self.export}")
+        elif self.run is not None:
+            view_run(self.run, address, show)
+        else:
+            view_agent(
+                address,
+                show,
+                world=self.world,
+                task=self.task,
+                agent=self.agent,
+                options=self.option,
+                pretrained=self.pretrained,
+                seed=self.seed,
+                learning=self.learning,
+                threads=self.threads,
+            )
+
+
+@dataclass(frozen=True)
+class Play:
+    """Watch a pretrained agent, which comes with the package, solve a task.
+
+    Example: everlearn play door-open
+    """
+
+    task: str | None = positional(None)
+    """Name of the task; door-open if not given."""
+    agent: str = "continual-bench"
+    """Pretrained agent, or a file that agent.export wrote."""
+    world: str | None = None
+    """World of such a file; continual-bench if not given."""
+    episodes: int | None = None
+    """Episodes to play; 3 in text, and on a page as many as you watch, if not given."""
+    seed: int = 0
+    """Seed of resets and of the planner."""
+    text: bool = False
+    """Print how episodes end, without a page."""
+    threads: int | None = None
+    """Threads to compute with; all processors if not given."""
+    host: str = "127.0.0.1"
+    """Address to listen at; others than this machine's loopback let others use the page."""
+    port: int = 8080
+    """Port to listen at; the next one that is free if it is taken."""
+    browser: bool = True
+    """Open the page in a browser."""
+
+    def __call__(self) -> None:
+        """Play."""
+        from everlearn.support.threads import check_threads, limited_threads
+        from everlearn.view.start import Address, can_view, play_in_text, view_agent
+
+        check_threads(self.threads)
+        if self.text or not can_view():
+            with limited_threads(self.threads):
+                play_in_text(self.agent, self.world, self.task, self.episodes or 3, self.seed, show)
+            if not self.text:
+                show("to watch it in a browser: pip install 'everlearn[view]'")
+            return
+        view_agent(
+            Address(self.host, self.port, self.browser),
+            show,
+            world=self.world,
+            task=self.task,
+            pretrained=self.agent,
+            seed=self.seed,
+            learning=False,
+            episodes=self.episodes,
+            threads=self.threads,
+        )
+
+
+@dataclass(frozen=True)
 class List:
     """List what commands know by name, and the runs there are; or the options of an agent.
 
@@ -556,6 +708,8 @@ COMMANDS: dict[str, type[Callable[[], None]]] = {
     "report": Report,
     "audit": Audit,
     "video": Video,
+    "view": View,
+    "play": Play,
     "list": List,
     "speed": Speed,
 }

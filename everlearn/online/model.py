@@ -21,6 +21,7 @@ from everlearn.online import snapshot
 from everlearn.online.config import OnlineModelConfig
 from everlearn.online.encoding import LosseEncoding
 from everlearn.online.forgetting import ForgettingLearner
+from everlearn.online.frozen import CANNOT_LEARN, FrozenLearner, weights_of
 from everlearn.online.kernels import imagination as kernels
 from everlearn.online.recursive import RecursiveLearner
 from everlearn.online.ridge import RidgeLearner
@@ -160,9 +161,38 @@ class OnlineWorldModel(ImaginingModel):
             )
         return learner
 
+    @property
+    def frozen(self) -> bool:
+        """Whether the model has its weights alone, and cannot learn."""
+        return isinstance(self.learner, FrozenLearner)
+
+    def freeze(self) -> None:
+        """Become a model that takes exported weights, and learns no more."""
+        self.learner = FrozenLearner(
+            cells=self.encoding.cells,
+            outputs=self.inputs.observations - self.novelty,
+            dtype=self.dtype,
+            unlearned=int(self.novelty),
+        )
+
+    def _check_not_frozen(self) -> None:
+        if self.frozen:
+            raise NotReadyError(CANNOT_LEARN)
+
     def clear_novelty(self) -> None:
         """Reset the counts of novelty: every cell counts as never active."""
         self.learner.table[: self._grid_cells, self.learner.outputs] = 1 / self.encoding.features
+
+    def novelty_at(self, obs: FloatArray, action: FloatArray, memory: object = None) -> float:
+        """Say how new a step is: 1 where nothing was seen yet, towards 0 where much was.
+
+        The mean of ``1 / sqrt(1 + VISITS A_kk)`` over the cells ``k`` of grids that it activates.
+        """
+        cells, values = self.encode(obs, action, memory)
+        cells = cells[(values != 0) & (cells < self._grid_cells)]
+        known = cells[np.isin(cells, self.learner.cells_in_use)]
+        seen = (1 / np.sqrt(1 + VISITS * self.learner.visits(known))).sum()
+        return float((seen + len(cells) - len(known)) / max(len(cells), 1))
 
     @property
     def _grid_cells(self) -> int:
@@ -212,6 +242,7 @@ class OnlineWorldModel(ImaginingModel):
         the last transition (equation 5), and at all cells after `solve`. The exact update keeps
         no statistics to compute it from.
         """
+        self._check_not_frozen()
         if self.config.update == "exact":
             raise NotReadyError("update='exact' keeps no statistics; the residual needs 'active'")
         return self.learner.residual()
@@ -251,6 +282,7 @@ class OnlineWorldModel(ImaginingModel):
         While `warming_up`, transitions are kept; the one that completes the warm-up fixes the scale
         and learns all of them in order.
         """
+        self._check_not_frozen()
         self._widen_range(transition)
         if self._refitted(transition):
             return
@@ -376,6 +408,7 @@ class OnlineWorldModel(ImaginingModel):
 
         During the warm-up they are kept like those of `learn`, until there are enough.
         """
+        self._check_not_frozen()
         transitions = self._checked(obs, action, next_obs, memory, (2,))
         self._widen_range(transitions)
         if not self._refitted(transitions):
@@ -423,6 +456,12 @@ class OnlineWorldModel(ImaginingModel):
     def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Everything the model knows, for `restore`: arrays and JSON facts."""
         return snapshot.model_state(self)
+
+    def exported_state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Return what predictions need, for `restore` of a model after `freeze`."""
+        if not self.learner.used or self.warming_up:
+            raise NotReadyError("the model has not learned anything yet that could be exported")
+        return snapshot.model_state(self, weights_of(self.learner), kept=False)
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
         """Take over a `state` of a model with the same spaces, settings and memory, to the bit."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from everlearn.interfaces import State
 from everlearn.support.archive import check_arrays, load_archive
 from everlearn.support.errors import InvalidInputError
 from everlearn.support.files import reading
@@ -32,9 +33,15 @@ PENDING = ("obs", "action", "next_obs", "memory")
 """Parts of a transition kept during the warm-up."""
 
 
-def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
-    """Arrays and JSON dictionary of `model`; see `OnlineWorldModel.state`."""
-    learned, counts = model.learner.state()
+def model_state(
+    model: OnlineWorldModel, learner: State | None = None, *, kept: bool = True
+) -> State:
+    """Arrays and JSON dictionary of `model`; see `OnlineWorldModel.state`.
+
+    `learner` takes the place of its learner's state, and without `kept` the scale of inputs is
+    final: transitions that could still change it are left out.
+    """
+    learned, counts = model.learner.state() if learner is None else learner
     arrays: Arrays = {
         **learned,
         "projection": model.encoding.projection[:, : model.encoding.inputs + 1].copy(),
@@ -45,7 +52,7 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
     }
     arrays |= space_arrays(model)
     for i, (name, width) in enumerate(zip(PENDING, _widths(model), strict=True)):
-        parts = [kept[i] for kept in model.pending]
+        parts = [transitions[i] for transitions in model.pending] if kept else []
         arrays[f"pending/{name}"] = np.concatenate(parts) if parts else np.zeros((0, width))
     meta = {
         "version": VERSION,
@@ -56,7 +63,7 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
         "memory": memory_facts(model),
         "still": still_fact(model),
         "bodies": None if model.bodies is None else asdict(model.bodies),
-        "frozen": model.inputs.scaling.frozen,
+        "frozen": model.inputs.scaling.frozen or not kept,
         "changes_seen": model.changes_seen,
         **counts,
     }

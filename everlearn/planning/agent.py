@@ -31,6 +31,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.interfaces import EnvironmentFacts, FloatArray, Objective, Plan, Planner
+from everlearn.online.frozen import CANNOT_LEARN
 from everlearn.planning.config import ObjectiveConfig, PlanningAgentConfig
 from everlearn.planning.escape import Escape
 from everlearn.planning.learned_reward import ENTRIES, LearnedReward, with_entries
@@ -51,9 +52,13 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 KIND, VERSION = "everlearn-planning-agent", 1
+EXPORT_KIND, EXPORT_VERSION = "everlearn-exported-agent", 1
 
 PLANS, BURSTS, BACKUPS = 1, 2, 3
 """Keys of the generators of planner, escape and values; the model has the seed itself."""
+
+_NEXT: Any = object()
+"""The objective that `begin_task` gets next: files do not contain the one that values are of."""
 
 
 @dataclass(frozen=True)
@@ -285,6 +290,16 @@ class PlanningAgent:
             return None
         return self.escape.bursts
 
+    @property
+    def memory_state(self) -> FloatArray | None:
+        """State of the model's memory at the present observation, if there is one."""
+        return self._memory_state
+
+    @property
+    def learns(self) -> bool:
+        """Whether `observe` teaches the model: not in evaluation copies and exported agents."""
+        return self._learning and not getattr(self.model, "frozen", False)
+
     def model_for(self, task: str) -> Any:
         """Return what predicts a task, for measuring its error."""
         return self.model.for_task(task) if hasattr(self.model, "for_task") else self.model
@@ -302,6 +317,8 @@ class PlanningAgent:
         self._objective = objective
         self._planned = None if objective is None else self._maximised(objective)
         self.planner.reset()
+        if self._valued is _NEXT:
+            self._valued = objective
         if self._learning and objective is not self._valued:
             self._valued = objective
             if self.values is not None:
@@ -439,6 +456,8 @@ class PlanningAgent:
         `reward` tells whether the plan gets anywhere; both it and `terminated` are learned where
         no objective is given. An evaluation copy does not read the reward.
         """
+        if self._learning and not self.learns:
+            raise NotReadyError(CANNOT_LEARN)
         state = self._checked_state("observation", obs)
         action = self._checked_action(action)
         next_state = self._checked_state("next observation", next_obs)
@@ -571,13 +590,9 @@ class PlanningAgent:
         }
         if self._memory_state is not None:
             arrays["agent/memory"] = np.asarray(self._memory_state)
-        value_meta = None
-        if self.values is not None:
-            value_arrays, value_meta = self.values.state()
-            arrays |= {f"values/{name}": array for name, array in value_arrays.items()}
-        for name, space in self._spaces().items():
-            arrays |= {f"{name}/low": space.low, f"{name}/high": space.high}
-        made = self.blueprint
+        value_arrays, value_meta = self._stored_values()
+        spaces_of, made_of = self._stored()
+        arrays |= {**value_arrays, **spaces_of}
         meta = {
             "model": model_meta,
             "planner": planner_meta,
@@ -589,12 +604,53 @@ class PlanningAgent:
                 "repeated": self._repeated.state(),
                 "values": value_meta,
                 "escape": None if self.escape is None else self.escape.state(),
-                "config": None if made is None else values_of(made.config),
-                "facts": None if made is None else made.facts.to_json(),
-                "seed": None if made is None else made.seed,
+                **made_of,
             },
         }
         save_archive(path, KIND, VERSION, arrays, meta)
+
+    def _stored_values(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any] | None]:
+        """Return arrays and facts of the value function; none and None without one."""
+        if self.values is None:
+            return {}, None
+        arrays, meta = self.values.state()
+        return {f"values/{name}": array for name, array in arrays.items()}, meta
+
+    def _restored_values(
+        self, model: Any, arrays: dict[str, npt.NDArray[Any]], meta: Any
+    ) -> ValueMap | None:
+        """Return the value function over states of `model` with what `_stored_values` returned."""
+        values = None if meta is None or self.blueprint is None else self.blueprint.values(model)
+        if values is not None:
+            values.restore(part_of(arrays, "values/"), meta)
+        return values
+
+    def export(self, path: str | Path) -> None:
+        """Write what acting needs to `path`, atomically: a hundredth of what `save` writes.
+
+        `OnlineAgent.from_export` makes an agent of it that acts and cannot learn.
+        """
+        if self.blueprint is None:
+            raise InvalidInputError(
+                "an agent that was given a model and a planner cannot be exported; make it with "
+                "build or for_env"
+            )
+        if not hasattr(self.model, "exported_state"):
+            raise InvalidInputError(
+                f"a model of {type(self.model).__name__} has no weights to export; use save"
+            )
+        model_arrays, model_meta = self.model.exported_state()
+        arrays, made_of = self._stored()
+        value_arrays, value_meta = self._stored_values()
+        arrays |= {f"model/{name}": array for name, array in model_arrays.items()} | value_arrays
+        facts = {
+            "steps": self.steps,
+            "learns_reward": self.learns_reward,
+            "values": value_meta,
+            **made_of,
+        }
+        meta = {"model": model_meta, "agent": facts}
+        save_archive(path, EXPORT_KIND, EXPORT_VERSION, arrays, meta)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what `save` writes, and the objective, which is a function of a module."""
@@ -633,23 +689,42 @@ class PlanningAgent:
         """
         arrays, meta = load_archive(path, KIND, VERSION)
         with reading(path, "planning agent"):
-            stored = meta["agent"]
-            if stored["config"] is None:
-                raise InvalidInputError(
-                    "the agent was made from a model and a planner; make it the same way again "
-                    "and load the file into it"
-                )
-            observations, actions = (
-                spaces.Box(low, arrays[f"{name}/high"], dtype=cast("Any", low.dtype))
-                for name in ("observation_space", "action_space")
-                for low in [arrays[f"{name}/low"]]
-            )
-            config = with_options(PlanningAgentConfig(), stored["config"])
-            facts = EnvironmentFacts.from_json(stored["facts"])
-            seed = int(stored["seed"])
-            agent = cls._from(Blueprint(config, observations, actions, facts, seed, threads))
+            agent = cls._of_stored(arrays, meta["agent"], threads)
             agent._restore(arrays, meta)
+            agent._valued = None if agent.learns_reward else _NEXT
         return agent
+
+    @classmethod
+    def _of_stored(
+        cls, arrays: dict[str, npt.NDArray[Any]], stored: dict[str, Any], threads: int | None
+    ) -> Self:
+        """Make the agent whose settings and spaces a file says; it has learned nothing yet."""
+        if stored["config"] is None:
+            raise InvalidInputError(
+                "the agent was made from a model and a planner; make it the same way again "
+                "and load the file into it"
+            )
+        observations, actions = (
+            spaces.Box(low, arrays[f"{name}/high"], dtype=cast("Any", low.dtype))
+            for name in ("observation_space", "action_space")
+            for low in [arrays[f"{name}/low"]]
+        )
+        config = with_options(PlanningAgentConfig(), stored["config"])
+        facts = EnvironmentFacts.from_json(stored["facts"])
+        seed = int(stored["seed"])
+        return cls._from(Blueprint(config, observations, actions, facts, seed, threads))
+
+    def _stored(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Spaces and settings, as `_of_stored` reads them."""
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for name, space in self._spaces().items():
+            arrays |= {f"{name}/low": space.low, f"{name}/high": space.high}
+        made = self.blueprint
+        return arrays, {
+            "config": None if made is None else values_of(made.config),
+            "facts": None if made is None else made.facts.to_json(),
+            "seed": None if made is None else made.seed,
+        }
 
     def _restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
         # What can fail comes first, on copies; the model, which replaces itself or raises,
@@ -670,11 +745,7 @@ class PlanningAgent:
             repeated.restore(stored["repeated"], entries, self.action_space.shape[0])
         rewards = stored.get("rewards")
         rewards = None if rewards is None else (float(rewards[0]), float(rewards[1]))
-        values = None
-        if self.blueprint is not None and stored.get("values") is not None:
-            values = self.blueprint.values(model)
-        if values is not None:
-            values.restore(part_of(arrays, "values/"), stored["values"])
+        values = self._restored_values(model, arrays, stored.get("values"))
         state = arrays.get("agent/memory")
         if state is not None:
             check_arrays({"memory": state}, {"memory": ("f", (model.memory.size,))})
@@ -743,6 +814,31 @@ class OnlineAgent(PlanningAgent):
         """
         config = with_options(oa_config(env), options)
         return cls.build(env, config, seed, objective=reward_fn, threads=threads)
+
+    @classmethod
+    def from_export(cls, path: str | Path, *, threads: int | None = None) -> Self:
+        """Make the agent that was exported to `path`. It acts, and refuses to learn.
+
+        Call `begin_task(name, objective)` before it acts, and let an `evaluation_copy` act where
+        transitions are observed as well, as in `run_episode`.
+        """
+        arrays, meta = load_archive(path, EXPORT_KIND, EXPORT_VERSION)
+        with reading(path, "exported agent"):
+            stored = meta["agent"]
+            steps = stored["steps"]
+            if type(steps) is not int or steps < 1:
+                raise InvalidInputError(f"an exported agent cannot have learned {steps!r} steps")
+            agent = cls._of_stored(arrays, stored, threads)
+            learns_reward = bool(stored["learns_reward"])
+            model = cast("Blueprint", agent.blueprint).model(learns_reward)
+            if not hasattr(model, "freeze"):
+                raise InvalidInputError(f"a {type(model).__name__} cannot have been exported")
+            model.freeze()
+            model.restore(part_of(arrays, "model/"), meta["model"])
+            values = agent._restored_values(model, arrays, stored.get("values"))
+            agent.model, agent.learns_reward, agent.steps = model, learns_reward, steps
+            agent.values, agent._valued = values, None if learns_reward else _NEXT
+        return agent
 
 
 def _seed_pair(

@@ -270,11 +270,13 @@ def study_folder(out: Path, number: int) -> Path:
 def _write_study(part: StudyReport, folder: Path, resampling: Resampling) -> list[Drawing]:
     # Both load matplotlib, which numbers alone do not need.
     from everlearn.report.figures import draw_study
+    from everlearn.report.profiles import draw_profiles
     from everlearn.support.plotting import save_figure
 
     for name in ("figures", "tables", "data"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     drawings = draw_study(part.study, part.curves, resampling)
+    drawings += draw_profiles(part.study, resampling)
     for drawing in drawings:
         for ending in ("png", "pdf"):
             save_figure(drawing.figure, folder / "figures" / f"{drawing.name}.{ending}")

@@ -76,6 +76,11 @@ def run_demo(
     first = tasks[0]
     console.print(f"Back to {first}, with learning switched off:")
     remembered, video = _remember(agent, first, seed, out, frame_every, console)
+    console.print(
+        "Watch an agent plan and learn in your browser: everlearn view\n"
+        "Watch one that was trained before:             everlearn play",
+        highlight=False,
+    )
     return DemoResult(results, remembered, video)
 
 

@@ -10,11 +10,15 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everlearn.runs.config import RunConfig
 from everlearn.runs.metrics_file import EVENTS, Line
 from everlearn.support.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from everlearn.interfaces import Agent
+    from everlearn.planning.episode import OnStep
 
 
 class Listener:
@@ -22,6 +26,10 @@ class Listener:
 
     def begin(self, config: RunConfig, folder: Path, lines: list[Line]) -> None:
         """Hear of the start; `lines` were written before, by a run that is resumed."""
+
+    def episode(self, agent: Agent, env: Any, task: str, number: int) -> OnStep | None:
+        """Hear of a training episode that begins; what is returned is called after each step."""
+        return None
 
     def line(self, line: Line) -> None:
         """Hear of a line of the metrics."""
@@ -57,6 +65,11 @@ class Listeners:
         finally:
             for listener in begun:
                 listener.end()
+
+    def episode(self, agent: Agent, env: Any, task: str, number: int) -> list[OnStep]:
+        """Pass on a training episode that begins; returns what is to be called after each step."""
+        asked = [listener.episode(agent, env, task, number) for listener in self._listeners]
+        return [on_step for on_step in asked if on_step is not None]
 
     def line(self, line: Line) -> None:
         """Pass on a line."""

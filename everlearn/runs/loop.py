@@ -24,7 +24,7 @@ import numpy as np
 
 from everlearn.agents import AGENTS
 from everlearn.interfaces import Agent, FloatArray, Objective
-from everlearn.planning.episode import run_episode
+from everlearn.planning.episode import OnStep, run_episode
 from everlearn.registry import load_plugins
 from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
@@ -225,12 +225,14 @@ class _Runner:
             self.agent.begin_task(task, self.world.objective(task))
         goes_on = is_endless(self.world) and not first
         record = _Recording() if config.record else None
+        env = self.environments.of(task)
+        told = self.listeners.episode(self.agent, env, task, state.episode + 1)
         episode = run_episode(
             self.agent,
             env,
             seed=None if goes_on else schedule.environment_seed(config, state.episode),
             max_steps=config.max_steps,
-            on_step=record,
+            on_step=_all_of([*([] if record is None else [record]), *told]),
             begin=beginning(self.world, self.agent, env, first),
         )
         done, steps = state.episode + 1, state.step + episode.length
@@ -361,6 +363,18 @@ def restore_agent(config: RunConfig, snapshot: Snapshot, agent: Any) -> None:
         # Before loading, as an agent may forget its plan when a task begins.
         begin_any(world_named(config.world), agent, task)
     agent.load(snapshot.agent)
+
+
+def _all_of(listening: Sequence[OnStep]) -> OnStep | None:
+    """Return what calls all of them, the one that there is, or None."""
+    if len(listening) < 2:
+        return listening[0] if listening else None
+
+    def told(obs: FloatArray, action: FloatArray, next_obs: FloatArray, reward: float) -> None:
+        for on_step in listening:
+            on_step(obs, action, next_obs, reward)
+
+    return told
 
 
 class _Recording:

@@ -36,7 +36,10 @@ class Browser:
         self._session = session
 
     def open(self, page: Path) -> None:
-        _ask(f"{self._session}/url", {"url": page.resolve().as_uri()})
+        self.visit(page.resolve().as_uri())
+
+    def visit(self, url: str) -> None:
+        _ask(f"{self._session}/url", {"url": url})
 
     def run(self, script: str) -> Any:
         """Run a script, and return what it returns."""
@@ -73,8 +76,12 @@ class Browser:
         return [entry["message"] for entry in found]
 
 
+WEBGL = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist")
+"""Flags that let pages draw in 3D without a graphics card."""
+
+
 @contextmanager
-def chromium() -> Iterator[Browser]:
+def chromium(*flags: str) -> Iterator[Browser]:
     """Start Chromium, or skip the test where it is not installed."""
     driver, program = shutil.which("chromedriver"), shutil.which("chromium")
     if driver is None or program is None:
@@ -85,8 +92,12 @@ def chromium() -> Iterator[Browser]:
         )
         try:
             root = f"http://127.0.0.1:{_port(process)}"
-            options = {"args": [*FLAGS, f"--user-data-dir={profile}"], "binary": program}
-            wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+            options = {"args": [*FLAGS, *flags, f"--user-data-dir={profile}"], "binary": program}
+            wanted = {
+                "goog:chromeOptions": options,
+                "goog:loggingPrefs": {"browser": "ALL"},
+                "timeouts": {"script": 120_000},  # a busy machine draws slowly
+            }
             opened = _ask(f"{root}/session", {"capabilities": {"alwaysMatch": wanted}})
             session = f"{root}/session/{opened['sessionId']}"
             try:

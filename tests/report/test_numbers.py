@@ -385,6 +385,8 @@ def test_every_figure_has_its_files(written: Path):
         "budget",
         "bins",
         "speed",
+        "profiles",
+        "improvement",
     }
     for name in names:
         assert (written / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
