@@ -20,6 +20,8 @@ class Row:
     reference: str
     reference_seconds: float
     at_least: float | None = None
+    limit: str = ""
+    """What the time of ours is spent on: what would have to get faster."""
 
     @property
     def ratio(self) -> float:

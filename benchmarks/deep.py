@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,16 +28,25 @@ from benchmarks.common import Row, interleaved
 from benchmarks.planner import TASK, Imagination
 from everlearn.continual_bench import TASKS
 from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.deep.mlp import rollout_kernel as dense
 from everlearn.deep.mlp.model import MLPWorldModel
-from everlearn.deep.mlp.network import torch_threads
+from everlearn.deep.mlp.network import adam, adam_step, make_network, torch_threads
+from everlearn.deep.mlp.training import DenseTraining
 from everlearn.interfaces import FloatArray
 from everlearn.planning import CEMConfig, CEMPlanner
+from everlearn.world_model.step_kernels import Limits, StepTables, Trajectories, given_features
 
 LEARNED = 500
 """Transitions the network has been trained on before anything is timed."""
 
 GOAL = (0.1, 0.6, 0.2)
 """Where the hand should be, in the comparison with mbrl-lib: a reward of one line on each side."""
+
+ARITHMETIC = "arithmetic"
+
+EPOCH_ROWS, BATCH, RATE = 100_000, 256, 4e-4
+INPUTS, OUTPUTS = 30, 26
+"""Of the network on Continual Bench: observation and action, and the change of the observation."""
 
 NAME = "decision with the network (3 x 150 x 15 predictions and rewards)"
 
@@ -139,10 +149,103 @@ def measure() -> list[Row]:
     with torch_threads(1), threadpool_limits(1, user_api="blas"):
         seconds = interleaved(decisions, 10, rounds=9)
     return [
-        Row(NAME, "everlearn, 1 thread", seconds["ours"], f"{name}, 1 thread", seconds[name])
+        Row(
+            NAME,
+            "everlearn, 1 thread",
+            seconds["ours"],
+            f"{name}, 1 thread",
+            seconds[name],
+            limit=ARITHMETIC,
+        )
         for name in sides
         if name != "ours"
-    ] + against_mbrl(model, obs)
+    ] + [*against_mbrl(model, obs), *training()]
+
+
+def training() -> list[Row]:
+    """An epoch of a network of the paper's size, against PyTorch's and against its arithmetic.
+
+    The last row's reference is what its multiplications cost at the speed of imagination, with a
+    network in which no unit is zero: those would be left out.
+    """
+    sizes = (INPUTS, *(200,) * 4, OUTPUTS)
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(EPOCH_ROWS, INPUTS)).astype(np.float32)
+    targets = np.tanh(inputs[:, :OUTPUTS])
+    rows = generator.permutation(EPOCH_ROWS)
+    network, other = (make_network(sizes, np.random.default_rng(1)) for _ in range(2))
+    parameters, others = list(network.parameters()), list(other.parameters())
+    ours = DenseTraining(parameters, adam(parameters, RATE), BATCH, threads=1)
+    optimizer = adam(others, RATE)
+
+    def epoch() -> None:
+        for first in range(0, EPOCH_ROWS, BATCH):
+            ours.differentiate(inputs, targets, rows[first : first + BATCH])
+            ours.update()
+
+    def torch_epoch() -> None:
+        x, y = (torch.from_numpy(part)[torch.from_numpy(rows)] for part in (inputs, targets))
+        for first in range(0, EPOCH_ROWS, BATCH):
+            part = slice(first, first + BATCH)
+            optimizer.zero_grad(set_to_none=True)
+            torch.nn.functional.mse_loss(other(x[part]), y[part]).backward()
+            adam_step(optimizer)
+
+    matrices = [np.abs(matrix.detach().numpy()) / 10 for matrix in parameters[0::2]]
+    layers = dense.pack(matrices, [np.ones(len(matrix), np.float32) for matrix in matrices])
+    nothing = np.zeros(OUTPUTS, np.float32)
+    tables = StepTables(
+        np.zeros(INPUTS, np.float32),
+        np.ones(INPUTS, np.float32),
+        Limits(nothing, nothing + 1, nothing),
+        given_features(0).astype(np.float32),
+        OUTPUTS,
+    )
+    states = np.zeros((160, 16, OUTPUTS), np.float32)
+    actions = np.ones((160, 15, INPUTS - OUTPUTS), np.float32)
+    trajectories = Trajectories(states, actions, np.zeros((160, 0), np.float32))
+
+    threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        with torch_threads(1), threadpool_limits(1, user_api="blas"):
+            seconds = interleaved(
+                {
+                    "ours": epoch,
+                    "torch": torch_epoch,
+                    "imagination": partial(dense.imagine, trajectories, tables, layers),
+                },
+                {"ours": 1, "torch": 1, "imagination": 50},
+                rounds=5,
+            )
+    finally:
+        numba.set_num_threads(threads)
+    first = sizes[0] * sizes[1]
+    products = sum(one * next_one for one, next_one in pairwise(sizes))
+    # Forwards, for the gradient of the weights, and for that of all inputs but the first layer's.
+    epoch_products = EPOCH_ROWS * (3 * products - first)
+    arithmetic = seconds["imagination"] / (160 * 15 * products) * epoch_products
+    name, side = f"epoch of the network, {EPOCH_ROWS:,} rows", "everlearn, 1 thread"
+    return [
+        Row(
+            name,
+            side,
+            seconds["ours"],
+            "torch, 1 thread",
+            seconds["torch"],
+            at_least=1.5,
+            limit=ARITHMETIC,
+        ),
+        Row(
+            name,
+            side,
+            seconds["ours"],
+            "its multiplications at the speed of imagination",
+            arithmetic,
+            at_least=0.5,
+            limit=ARITHMETIC,
+        ),
+    ]
 
 
 class OtherSide:
@@ -242,6 +345,7 @@ def against_mbrl(model: MLPWorldModel, obs: FloatArray) -> list[Row]:
                     f"{version}, torch {side.versions['torch']}",
                     seconds["theirs"],
                     at_least=2,
+                    limit=ARITHMETIC,
                 )
             )
     return rows

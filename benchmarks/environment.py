@@ -49,6 +49,7 @@ def measure() -> list[Row]:
                 reference="bare physics, same controls",
                 reference_seconds=seconds["bare"] / STEPS,
                 at_least=0.75,
+                limit="the simulator",
             )
         )
     return rows

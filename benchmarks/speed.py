@@ -64,7 +64,7 @@ def main(as_json: bool = False) -> bool:
 
 
 def _table(rows: list[Row]) -> Table:
-    table = Table("what", "ours", "ms", "reference", "ms", "times faster", "asked for")
+    table = Table("what", "ours", "ms", "reference", "ms", "times faster", "asked for", "limit")
     for row in rows:
         bar = "" if row.at_least is None else f"{row.at_least:g} {'yes' if row.met else 'MISSED'}"
         table.add_row(
@@ -75,5 +75,6 @@ def _table(rows: list[Row]) -> Table:
             f"{1e3 * row.reference_seconds:.3f}",
             f"{row.ratio:.2f}",
             bar,
+            row.limit,
         )
     return table

@@ -55,6 +55,7 @@ def measure() -> list[Row]:
             reference="one worker on one core",
             reference_seconds=float(np.median(samples[1])),
             at_least=1.8,
+            limit="processors",
         )
     ]
 

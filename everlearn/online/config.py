@@ -61,6 +61,11 @@ class OnlineModelConfig:
     A linear part of few weights needs less of a ridge than thousands of cells, and is what a model
     knows of states that it has not seen.
     """
+    degree: int = 1
+    """Observations and actions multiplied with each other at the most, as features of their own.
+
+    Moments and forces are products of few sines, velocities and actions.
+    """
     local_grids: float = 0.0
     """Fraction of the grids that see one object from the hand; needs declared `bodies`."""
     local_gain: float = 30.0
@@ -71,6 +76,13 @@ class OnlineModelConfig:
     """Distance of hand and object, in metres, from which on a local grid is off; 0 never.
 
     Nothing learned further away touches its cells, and imagination skips it there.
+    """
+    outlier_penalty: float = 0.0
+    """How much less a transition counts that changes more than usual; 0 lets all count the same.
+
+    Where observations change by ``m > 1`` times what is usual (root mean square), the weight is
+    ``1 / (1 + outlier_penalty (m^2 - 1))``. A few collisions then do not drown the small motions
+    that balancing is made of.
     """
     clip: bool = True
     """Keep predictions inside the observation space."""
@@ -99,6 +111,10 @@ class OnlineModelConfig:
         check_whole("warm_up", self.warm_up, 2)
         for name in ("refit", "row_inputs"):
             check_whole(name, getattr(self, name), 0)
+        check_whole("degree", self.degree, 1, 4)
+        check_number("outlier_penalty", self.outlier_penalty, 0.0, 1e6)
+        if self.degree > 1 and not self.linear_observations:
+            raise InvalidInputError("degree above 1 needs linear and linear_observations as well")
         for name in ("ridge", "observation_gain", "action_gain", "local_gain", "linear_gain"):
             check_positive(name, getattr(self, name))
         if self.seen_range is not None:

@@ -36,6 +36,12 @@ from everlearn.support.errors import InvalidInputError
 from everlearn.world_model.inputs import ModelInputs
 from everlearn.world_model.vectors import LANES, padded
 
+PRODUCT_SHARE = 0.3
+"""What products are multiplied by, relative to the inputs of the linear part."""
+
+MOST_PRODUCTS = 128
+"""Products of one degree; more are drawn at random from all."""
+
 GAIN_RANGE = 4.0
 """Largest over smallest gain of distances in local grids."""
 
@@ -76,9 +82,13 @@ class LosseEncoding:
         dtype: npt.DTypeLike,
         linear: int = 0,
         linear_gain: float = 1.0,
+        products: npt.NDArray[np.int64] | None = None,
+        product_scale: float = 1.0,
     ) -> None:
         self.inputs, self.features, self.bins, self.grid_dim = inputs, features, bins, grid_dim
         self.linear, self.linear_gain = linear, linear_gain
+        self.products = np.zeros((0, 2), np.int64) if products is None else products
+        self.product_scale = product_scale
         # As many as whole grids have active, so that the kernels need not tell them apart.
         # The constant and the padding count too.
         linear_inputs = self.padded_inputs - self.first_linear
@@ -110,6 +120,8 @@ class LosseEncoding:
             config.precision,
             inputs.count - first_linear if config.linear else 0,
             config.linear_gain,
+            _products(np.random.default_rng((seed, 1)), inputs, config.degree),
+            1 / config.observation_gain,
         )
         local = round(config.local_grids * config.features)
         if local and (bodies is None or not inputs.scaling.frozen):
@@ -170,12 +182,15 @@ class LosseEncoding:
             self.first_linear,
             self.padded_inputs,
             np.full(1, self.linear_gain, self.dtype)[0],
+            self.products,
+            np.full(1, self.product_scale, self.dtype)[0],
+            np.full(1, PRODUCT_SHARE, self.dtype)[0],
         )
 
     @property
     def padded_inputs(self) -> int:
         """Inputs of the kernels: these, a constant one, and zeros."""
-        return padded(self.inputs + 1, UNROLL)
+        return padded(self.inputs + 1, UNROLL) + len(self.products)
 
     @property
     def first_linear(self) -> int:
@@ -244,6 +259,21 @@ def _sparse_rows(rng: np.random.Generator, rows: int, inputs: ModelInputs, mixed
     for row in out:
         row[rng.choice(seen, mixed, replace=False)] = rng.normal(0.0, mixed**-0.5, mixed)
     return out
+
+
+def _products(rng: np.random.Generator, inputs: ModelInputs, degree: int) -> npt.NDArray[np.int64]:
+    """Draw which observations and actions are multiplied with each other."""
+    observed = np.arange(inputs.observations + inputs.actions)
+    seen = observed[(observed < inputs.read) | (observed >= inputs.observations)]
+    rows: list[tuple[int, ...]] = []
+    for factors in range(2, degree + 1):
+        every = list(itertools.combinations_with_replacement(seen.tolist(), factors))
+        if len(every) > MOST_PRODUCTS:
+            chosen = np.sort(rng.choice(len(every), MOST_PRODUCTS, replace=False))
+            every = [every[i] for i in chosen]
+        rows += [row + (-1,) * (degree - factors) for row in every]
+    rows = rows[: len(rows) // UNROLL * UNROLL]
+    return np.array(rows, np.int64).reshape(-1, max(degree, 2))
 
 
 def _local_rows(

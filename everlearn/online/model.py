@@ -120,6 +120,8 @@ class OnlineWorldModel(ImaginingModel):
 
     def _reset_learner(self) -> None:
         """Forget everything that was learned."""
+        self.change_squares = np.zeros(self.inputs.read)
+        self.changes_seen = 0
         self.learner = self._empty_learner()
         if self.novelty:
             self.clear_novelty()
@@ -219,7 +221,7 @@ class OnlineWorldModel(ImaginingModel):
     def _run(self, trajectories: Trajectories, memory: MemoryTables) -> None:
         scaling = self.inputs.scaling
         tables = self._step_tables(scaling.centre, scaling.multiplier, memory)
-        with self._threads.limited() as threads:
+        with self._threads.limited(blas=None) as threads:
             share = -(-len(trajectories.states) // threads)
             kernels.imagine(
                 trajectories,
@@ -316,7 +318,9 @@ class OnlineWorldModel(ImaginingModel):
             obs[None], action[None], next_obs[None], memory[None]
         )
         opened = self.encoding.opened(values)
-        self.learner.learn(cells[opened], values[opened], targets[0])
+        self._count_changes(targets)
+        weighted, weighted_targets = self._weighted(values, targets)
+        self.learner.learn(cells[opened], weighted[opened], weighted_targets[0])
         if self.novelty:
             self.mark_novelty(cells[opened])
         if self.config.solve_every and self.steps % self.config.solve_every == 0:
@@ -328,6 +332,25 @@ class OnlineWorldModel(ImaginingModel):
         """Cells, values and targets of transitions."""
         cells, values = self.encoding(self.inputs.assemble(obs, action, memory))
         return cells, values, (next_obs - obs)[:, : self.learner.outputs]
+
+    def _count_changes(self, changes: Batch) -> None:
+        """Count ``changes[N, S]`` of observations to what is usual."""
+        if not self.config.outlier_penalty:
+            return
+        read = self.inputs.read
+        self.change_squares += (changes[:, :read] ** 2).sum(axis=0)
+        self.changes_seen += len(changes)
+
+    def _weighted(self, values: FloatArray, targets: Batch) -> tuple[FloatArray, Batch]:
+        """Multiply samples by the roots of their weights (`outlier_penalty`)."""
+        penalty = self.config.outlier_penalty
+        if not penalty:
+            return values, targets
+        usual = self.change_squares / max(self.changes_seen, 1)
+        squares = targets[:, : self.inputs.read] ** 2 / np.where(usual > 0, usual, 1.0)
+        beyond = np.maximum(squares.mean(axis=1, keepdims=True) - 1, 0)
+        roots = 1 / np.sqrt(1 + penalty * beyond)
+        return (values * roots).astype(self.dtype), targets * roots
 
     def learn_batch(
         self,
@@ -370,9 +393,10 @@ class OnlineWorldModel(ImaginingModel):
             for cells, _, _ in encoded(part):
                 touched[cells.ravel()] = True
         self.learner.admit(np.flatnonzero(touched))
+        self._count_changes(following - observations)
         for part in chunks:
-            for samples in encoded(part):
-                self.learner.add(*samples)
+            for cells, values, targets in encoded(part):
+                self.learner.add(cells, *self._weighted(values, targets))
         if self.novelty:
             self.mark_novelty(self.learner.cells_in_use)
 

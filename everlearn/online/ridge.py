@@ -25,6 +25,7 @@ import numpy.typing as npt
 from scipy.linalg import lapack
 
 from everlearn.interfaces import FloatArray
+from everlearn.online.kernels import cholesky
 from everlearn.online.kernels import update as update_kernels
 from everlearn.online.statistics import Statistics
 from everlearn.support.archive import check_arrays
@@ -80,31 +81,25 @@ class UnsolvableError(EverlearnError, np.linalg.LinAlgError):
 
 
 def factorise_single(matrix: FloatArray) -> int:
-    """Cholesky factorisation in place, float32; returns LAPACK's info (0: done).
-
-    `matrix` is in C order with its upper half filled. LAPACK reads that as the lower half of a
-    matrix in Fortran order, the half that it factorises faster.
-    """
-    _, info = lapack.spotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
-    return int(info)
+    """Cholesky factorisation in place, float32; 0 if that worked (kernels/cholesky.py)."""
+    return cholesky.factorise(matrix)
 
 
 def factorise_double(matrix: FloatArray) -> int:
     """As `factorise_single`, in float64."""
-    _, info = lapack.dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
-    return int(info)
+    return cholesky.factorise(matrix)
 
 
 def _back_single(factor: FloatArray, right: FloatArray) -> FloatArray:
-    solution: FloatArray
-    solution, _ = lapack.spotrs(factor.T, right.astype(np.float32), lower=1)
-    return solution
+    return cholesky.solution(factor, right)
 
 
 def _back_double(factor: FloatArray, right: FloatArray) -> FloatArray:
-    solution: FloatArray
-    solution, _ = lapack.dpotrs(factor.T, right, lower=1)
-    return solution
+    return cholesky.solution(factor, right)
+
+
+def _add_to_diagonal(matrix: FloatArray, count: int, added: float) -> None:
+    matrix.reshape(-1)[: count * matrix.shape[1] : matrix.shape[1] + 1] += matrix.dtype.type(added)
 
 
 class BlockSolver:
@@ -129,17 +124,18 @@ class BlockSolver:
 
     def __init__(self, active: int, dtype: npt.DTypeLike, groups: tuple[slice, ...]) -> None:
         self._groups = groups
-        self._space: FloatArray = np.zeros((2, active * active), dtype)
+        self._gathered: FloatArray = np.zeros(active * active, dtype)
+        self._factor = cholesky.room_for(active, dtype).reshape(-1)
         self._every = np.arange(active)
-        self._single = self._space.dtype == np.float32
+        self._single = self._factor.dtype == np.float32
         self.fallbacks = 0
         self.prepare(active)
 
     def prepare(self, active: int) -> None:
         """Make `gathered` and `factor` room for a block of so many rows."""
-        gathered, factor = self._space[:, : active * active]
-        self.gathered: FloatArray = gathered.reshape(active, active)
-        self.factor: FloatArray = factor.reshape(active, active)
+        self.gathered: FloatArray = self._gathered[: active * active].reshape(active, active)
+        rows, columns = cholesky.padded_shape(active)
+        self.factor: FloatArray = self._factor[: rows * columns].reshape(rows, columns)
         self._all = self._every[:active]
 
     def solve(
@@ -151,7 +147,7 @@ class BlockSolver:
         ----------
         ridge
             Added to the diagonal of `gathered`, which holds ``A_ss``; `factor` holds its upper
-            half and is overwritten.
+            half, with room for whole vectors, and is overwritten.
         right
             Residual ``G_s[K, L]`` before the change.
         weights
@@ -163,18 +159,20 @@ class BlockSolver:
             ``W_s`` and ``G_s`` after it. The residual counts what rounding the weights to their
             type leaves behind; the caller carries it to the next update.
         """
-        diagonal = np.einsum("ii->i", self.factor)
+        count = len(right)
+        cholesky.pad(self.factor, count)
+        _add_to_diagonal(self.factor, count, ridge)
         if self._single:
-            diagonal += np.float32(ridge)
             if factorise_single(self.factor) == 0:
                 solved = self._improve(ridge, right, weights, self.factor, _back_single)
                 if solved is not None:
                     return solved
             self.fallbacks += 1
-            double: FloatArray = self.gathered.astype(np.float64)
-            np.einsum("ii->i", double)[:] += ridge
+            double = cholesky.room_for(count, np.float64)
+            double[:count, :count] = self.gathered
+            cholesky.pad(double, count)
+            _add_to_diagonal(double, count, ridge)
         else:
-            diagonal += ridge
             double = self.factor
         trace = float(np.einsum("ii->i", self.gathered).sum(dtype=np.float64))
         if ridge < DOUBLE_RESOLUTION * trace:
@@ -368,11 +366,10 @@ class RidgeLearner:
         """Go on in float64 if float32 will not resolve the ridge after this sample."""
         if self.dtype == np.float64:
             return
-        positions = self.statistics.position_of[cells]
-        known = positions >= 0
-        after = values.astype(np.float64) ** 2
-        after[known] += self.statistics.diagonal(positions[known])
-        busiest = after.max(initial=0.0)
+        statistics = self.statistics
+        busiest = update_kernels.largest_entry(
+            statistics.tiles, statistics.position_of[cells], values
+        )
         if self.ridge < RESOLUTION * busiest:
             logger.warning(
                 "after %d samples float32 no longer resolves the ridge (%g) beside the statistics "
@@ -397,7 +394,7 @@ class RidgeLearner:
         cells, positions = cells[order], positions[order]
         values = values[order].astype(self.dtype, copy=False)
         self.solver.prepare(len(cells))
-        with self._threads.limited():
+        with self._threads.limited(blas=None):
             update_kernels.accumulate(
                 self.statistics.tiles,
                 positions,

@@ -41,6 +41,7 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
         "centre": model.inputs.scaling.centre.copy(),
         "multiplier": model.inputs.scaling.multiplier.copy(),
         "seen": np.stack([model.seen_low, model.seen_high]),
+        "change_squares": model.change_squares.copy(),
     }
     arrays |= space_arrays(model)
     for i, (name, width) in enumerate(zip(PENDING, _widths(model), strict=True)):
@@ -56,6 +57,7 @@ def model_state(model: OnlineWorldModel) -> tuple[Arrays, dict[str, Any]]:
         "still": still_fact(model),
         "bodies": None if model.bodies is None else asdict(model.bodies),
         "frozen": model.inputs.scaling.frozen,
+        "changes_seen": model.changes_seen,
         **counts,
     }
     return arrays, meta
@@ -87,6 +89,9 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
         model.mark_novelty(arrays["cells"])
     model.seen_low, model.seen_high = arrays.get("seen", _nothing_seen(model)).copy()
     model.set_limits()
+    model.change_squares = np.zeros(model.inputs.read)
+    model.change_squares[:] = arrays.get("change_squares", 0.0)
+    model.changes_seen = meta.get("changes_seen", 0)
     kept = [arrays[f"pending/{name}"].copy() for name in PENDING]
     model.pending = [(kept[0], kept[1], kept[2], kept[3])] if len(kept[0]) else []
 
@@ -120,6 +125,8 @@ def _check_facts(meta: dict[str, Any]) -> None:
         "unread": (int,),
         "frozen": (bool,),
     }
+    if type(meta.get("changes_seen", 0)) is not int or meta.get("changes_seen", 0) < 0:
+        raise InvalidInputError(f"a state cannot have seen {meta['changes_seen']!r} changes")
     for name, kind in kinds.items():
         if type(meta.get(name)) not in kind:
             raise InvalidInputError(f"{name!r} of a state is {meta.get(name)!r}; not usable")
@@ -136,9 +143,13 @@ def _check_arrays(model: OnlineWorldModel, arrays: Arrays) -> None:
         "centre": ("f", (inputs,)),
         "multiplier": ("f", (inputs,)),
     }
-    # Files from before imagination was limited by what was seen do without.
-    if "seen" in arrays:
-        expected["seen"] = ("f", (2, model.inputs.read))
+    # Files from before imagination had limits, or samples had weights, do without.
+    read = model.inputs.read
+    late: dict[str, tuple[str, tuple[int, ...]]] = {
+        "seen": ("f", (2, read)),
+        "change_squares": ("f", (read,)),
+    }
+    expected |= {name: shape for name, shape in late.items() if name in arrays}
     expected |= {name: ("f", bound.shape) for name, bound in space_arrays(model).items()}
     expected |= {
         f"pending/{name}": ("f", (kept, width))
@@ -146,8 +157,8 @@ def _check_arrays(model: OnlineWorldModel, arrays: Arrays) -> None:
     }
     others = {name: array for name, array in arrays.items() if name not in model.learner.ARRAYS}
     check_arrays(others, expected)
-    for name in ("projection", "centre", "multiplier"):
-        if not np.isfinite(arrays[name]).all():
+    for name in ("projection", "centre", "multiplier", *late):
+        if name != "seen" and not np.isfinite(arrays.get(name, np.zeros(0))).all():
             raise InvalidInputError(f"{name!r} of a state has numbers that are not finite")
 
 

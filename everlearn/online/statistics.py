@@ -133,7 +133,7 @@ class Statistics:
         self, positions: npt.NDArray[np.int64], values: FloatArray, target: FloatArray
     ) -> None:
         """``B_s += phi y^T``."""
-        self.targets[positions, : len(target)] += np.outer(values.astype(np.float64), target)
+        update_kernels.add_target(self.targets, positions, values, target)
 
     def diagonal(self, positions: npt.NDArray[np.int64]) -> FloatArray:
         """Diagonal entries of ``A``."""

@@ -36,6 +36,7 @@ from everlearn.planning.escape import Escape
 from everlearn.planning.learned_reward import ENTRIES, LearnedReward, with_entries
 from everlearn.planning.presets import oa_config
 from everlearn.planning.repeat import RepeatedAction
+from everlearn.planning.value import EARNED, EXPLORING, ValuedObjective, ValueMap
 from everlearn.support.archive import check_arrays, load_archive, part_of, save_archive
 from everlearn.support.checks import as_numbers
 from everlearn.support.errors import InvalidInputError, NotReadyError, given
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
 
 KIND, VERSION = "everlearn-planning-agent", 1
 
-PLANS, BURSTS = 1, 2
-"""Keys of the generators of planner and escape; the model has the seed itself."""
+PLANS, BURSTS, BACKUPS = 1, 2, 3
+"""Keys of the generators of planner, escape and values; the model has the seed itself."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,26 @@ class Blueprint:
         planner: Planner = self.config.planner.build(self.action_space, seed)
         return planner
 
+    def values(self, model: Any) -> ValueMap | None:
+        """Make the value function over states of `model`, if there is to be one."""
+        config = self.config
+        if not config.value.landmarks:
+            return None
+        for needed in ("inputs", "rollout_from"):
+            if not hasattr(model, needed):
+                raise InvalidInputError(
+                    f"a model of {type(config.model).__name__} has no {needed!r}, which a value "
+                    "function needs; set value.landmarks to 0"
+                )
+        discount = getattr(config.planner, "discount", 1.0)
+        if not discount < 1:
+            raise InvalidInputError(
+                f"planner.discount is {discount}; a value function needs one below 1, or set "
+                "value.landmarks to 0"
+            )
+        seed = np.random.SeedSequence(self.seed, spawn_key=(BACKUPS,))
+        return ValueMap(model.inputs, self.action_space, config.value, discount, seed)
+
     def escape(self) -> Escape:
         """Make the escape; it moves what an environment says is commanded."""
         position = self.facts.commanded_position
@@ -144,6 +165,8 @@ class PlanningAgent:
         Whether the model predicts the reward as well.
     steps, episodes
         Transitions learned from, and episodes begun.
+    values
+        What is earned after the end of a plan, by state; None without such values.
     last_plan
         What the planner saw at the last decision, for plots; None before the first. Its states
         end with the entries of `learned_reward` if the agent learns the reward.
@@ -186,6 +209,9 @@ class PlanningAgent:
         self._rewards: tuple[float, float] | None = None
         self._objective = objective
         self._planned = None if objective is None else self._maximised(objective)
+        self.values = None if blueprint is None else blueprint.values(model)
+        # Whose values these are: those of another objective say nothing about it.
+        self._valued = objective
 
     @classmethod
     def build(
@@ -276,6 +302,10 @@ class PlanningAgent:
         self._objective = objective
         self._planned = None if objective is None else self._maximised(objective)
         self.planner.reset()
+        if self._learning and objective is not self._valued:
+            self._valued = objective
+            if self.values is not None:
+                self.values.forget_values()
         if not self.boundary_aware:
             return
         if self._learning:
@@ -299,6 +329,7 @@ class PlanningAgent:
                 "first task with None"
             )
         self.model = self.blueprint.model(learns_reward)
+        self.values = self.blueprint.values(self.model)
         self.learns_reward = learns_reward
 
     def _maximised(self, objective: Objective) -> Objective:
@@ -318,16 +349,36 @@ class PlanningAgent:
 
     def _wanted(self, explore: bool) -> Objective:
         """Return what the next plan maximises."""
+        bonus = self._bonus() if explore else 0.0
+        rewards = self._rewarding(bonus)
+        if self.values is None or not self.values.count or self._objective is not self._valued:
+            return rewards
+        return ValuedObjective(rewards, self.values, EXPLORING if bonus else EARNED)
+
+    def _rewarding(self, bonus: float = 0.0) -> Objective:
+        """Return the objective of single steps, with a bonus for novelty if it is learned."""
         if self._planned is not None:
             return self._planned
         if self.blueprint is None:
             raise NotReadyError("no objective yet; call begin_task(name, objective) first")
         self._prepare_model(learns_reward=True)
-        bonus = 0.0
-        if explore and self._learning and self.blueprint.novelty:
-            low, high = self._rewards or (0.0, 0.0)
-            bonus = self.blueprint.config.exploration.novelty * ((high - low) or 1.0)
         return LearnedReward(self._size, bonus)
+
+    def _bonus(self) -> float:
+        """Return what a wholly new step of a plan is worth now; 0 where nothing new is sought."""
+        if self._objective is not None or self.blueprint is None or not self._learning:
+            return 0.0
+        low, high = self._rewards or (0.0, 0.0)
+        return self.blueprint.config.exploration.novelty * ((high - low) or 1.0)
+
+    def _improve_values(self, state: FloatArray) -> None:
+        """Count `state` to the landmarks, and back up some of them with what is known now."""
+        if self.values is None:
+            return
+        bonus = self._bonus()
+        self.values.add(state)
+        exploring = self._rewarding(bonus) if bonus else None
+        self.values.improve(self.model, self._rewarding(), exploring)
 
     @property
     def _size(self) -> int:
@@ -403,6 +454,7 @@ class PlanningAgent:
             learn = getattr(self.model, "learn_unchecked", self.model.learn)
             learn(state, action, next_state, **({} if memory is None else {"memory": memory}))
             self.steps += 1
+            self._improve_values(state)
         following, ahead = self._advanced(memory, state, action, next_state)
         if self.escape is not None and self.escape.config.patience:
             if not self._learning:
@@ -517,6 +569,10 @@ class PlanningAgent:
         }
         if self._memory_state is not None:
             arrays["agent/memory"] = np.asarray(self._memory_state)
+        value_meta = None
+        if self.values is not None:
+            value_arrays, value_meta = self.values.state()
+            arrays |= {f"values/{name}": array for name, array in value_arrays.items()}
         for name, space in self._spaces().items():
             arrays |= {f"{name}/low": space.low, f"{name}/high": space.high}
         made = self.blueprint
@@ -529,6 +585,7 @@ class PlanningAgent:
                 "learns_reward": self.learns_reward,
                 "rewards": self._rewards,
                 "repeated": self._repeated.state(),
+                "values": value_meta,
                 "escape": None if self.escape is None else self.escape.state(),
                 "config": None if made is None else values_of(made.config),
                 "facts": None if made is None else made.facts.to_json(),
@@ -611,11 +668,19 @@ class PlanningAgent:
             repeated.restore(stored["repeated"], entries, self.action_space.shape[0])
         rewards = stored.get("rewards")
         rewards = None if rewards is None else (float(rewards[0]), float(rewards[1]))
+        values = None
+        if self.blueprint is not None and stored.get("values") is not None:
+            values = self.blueprint.values(model)
+        if values is not None:
+            values.restore(part_of(arrays, "values/"), stored["values"])
         state = arrays.get("agent/memory")
         if state is not None:
             check_arrays({"memory": state}, {"memory": ("f", (model.memory.size,))})
         model.restore(part_of(arrays, "model/"), meta["model"])
-        self.model, self.learns_reward = model, learns_reward
+        # After the model, whose scale of the inputs places the landmarks; checked before it.
+        if values is not None:
+            values.restore(part_of(arrays, "values/"), stored["values"])
+        self.model, self.learns_reward, self.values = model, learns_reward, values
         if self._objective is not None:
             self._planned = self._maximised(self._objective)
         self.planner, self.escape = planner, escape

@@ -119,6 +119,7 @@ class CEMPlanner:
         self._initial_mean = np.tile(middle, (self.config.horizon, 1)).astype(np.float32)
         self._weights = self.config.discount ** np.arange(self.config.horizon, dtype=np.float64)
         self._weights[-1] *= 1 + self.config.final_weight
+        self._beyond = self.config.discount**self.config.horizon
         self._generator = np.random.default_rng(seed)
         self.reset()
 
@@ -190,7 +191,9 @@ class CEMPlanner:
                 # The last decision's elites, shifted: they take the place of the first
                 # candidates and keep those candidates' last action.
                 candidates[: len(self._elites), :-1] = self._elites
-            imagined = imagine(model, obs, objective, memory, candidates, self._weights)
+            imagined = imagine(
+                model, obs, objective, memory, candidates, self._weights, self._beyond
+            )
             all_returns.append(imagined.returns)
             found = imagined.best(config.elites)
             if elites is not None:

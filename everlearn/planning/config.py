@@ -13,6 +13,7 @@ from everlearn.interfaces import EnvironmentFacts, FloatArray, Objective
 from everlearn.online.config import OnlineModelConfig
 from everlearn.planning import PLANNERS, CEMConfig
 from everlearn.planning.escape import EscapeConfig
+from everlearn.planning.value import ValueConfig
 from everlearn.support.checks import check_number, check_positive
 from everlearn.support.settings import part
 from everlearn.world_model import MODELS
@@ -98,6 +99,8 @@ class PlanningAgentConfig:
     """What plans take for granted about observations."""
     exploration: ExplorationConfig = ExplorationConfig()
     """What makes an agent that learns the reward look for it."""
+    value: ValueConfig = field(default=ValueConfig())
+    """What is earned after the end of a plan."""
     decision_period: float | None = None
     """Seconds between decisions, where an environment tells its control period.
 

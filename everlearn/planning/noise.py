@@ -6,6 +6,7 @@ that candidates go somewhere instead of trembling around the mean.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -31,6 +32,17 @@ def colored_noise(
         Exponent of the spectrum, at least 0: 0 is white noise, 1 pink, 2 red.
     """
     length = shape[-1]
+    weights = _weights(length, beta)
+    parts = generator.standard_normal((*shape[:-1], len(weights), 2), dtype=np.float32)
+    spectrum = parts.view(np.complex64)[..., 0]
+    spectrum *= weights
+    noise = np.fft.irfft(spectrum, n=length, axis=-1, norm="ortho")
+    return noise.astype(np.float32, copy=False)
+
+
+@functools.lru_cache(maxsize=64)
+def _weights(length: int, beta: float) -> npt.NDArray[np.float32]:
+    """Weights of the Fourier coefficients of sequences of that length."""
     # Frequencies in units of the lowest one: weights are at most 1 and cannot overflow.
     weights = np.maximum(np.fft.rfftfreq(length) * length, 1.0) ** (-beta / 2.0)
     # The constant component, and at even lengths the highest one, are real (the inverse
@@ -42,9 +54,6 @@ def colored_noise(
         paired[-1] = False
     variance = np.sum(weights**2 * np.where(paired, 2.0, 1.0)) / length
     weights = np.where(paired, weights / math.sqrt(2.0), weights) / math.sqrt(variance)
-
-    parts = generator.standard_normal((*shape[:-1], len(weights), 2), dtype=np.float32)
-    spectrum = parts.view(np.complex64)[..., 0]
-    spectrum *= weights.astype(np.float32)
-    noise = np.fft.irfft(spectrum, n=length, axis=-1, norm="ortho")
-    return noise.astype(np.float32, copy=False)
+    found = np.asarray(weights, np.float32)
+    found.flags.writeable = False  # one for all
+    return found

@@ -16,6 +16,7 @@ from everlearn.planning.config import (
     PlanningAgentConfig,
 )
 from everlearn.planning.escape import EscapeConfig
+from everlearn.planning.value import ValueConfig
 from everlearn.world_model.memory import MotionMemoryConfig
 
 OA_PAPER = PlanningAgentConfig()
@@ -42,12 +43,15 @@ OA_GENERAL = PlanningAgentConfig(
         linear=True,
         linear_observations=True,
         linear_gain=7.0,
+        degree=3,
+        outlier_penalty=3.0,
         update="exact",
         seen_range=0.5,
         refit=2048,
     ),
-    planner=CEMConfig(candidates=200, horizon=25, noise_decades=1.5),
-    exploration=ExplorationConfig(novelty=0.2),
+    planner=CEMConfig(candidates=200, horizon=25, discount=0.98, noise_decades=1.5),
+    value=ValueConfig(landmarks=600, weight=0.25),
+    exploration=ExplorationConfig(novelty=0.1),
     decision_period=0.075,
 )
 """``oa`` where nothing is known of the environment but its spaces."""

@@ -59,19 +59,37 @@ def imagine(
     memory: FloatArray | None,
     actions: Actions,
     weights: npt.NDArray[np.float64],
+    beyond: float = 1.0,
 ) -> Sequences:
     """Roll out ``actions[N, H, A]`` from ``obs[S]`` and sum their rewards times ``weights[H]``.
 
-    If the objective can tell how likely an episode goes on after a transition (`continues`), a
-    reward counts as far as the episode has come to it.
+    If the objective knows a value of the last states (`final`), that counts `beyond` times.
     """
-    count, horizon, action_size = actions.shape
+    count, horizon, _ = actions.shape
     states = np.asarray(model.rollout(obs, actions, memory=memory))
     expected = (count, horizon + 1, len(obs))
     if states.shape != expected:
         raise InvalidInputError(
             f"the model's rollout has shape {states.shape}; expected [N, H + 1, S] = {expected}"
         )
+    returns, alive = earned(objective, states, actions, weights)
+    final = getattr(objective, "final", None)
+    if final is not None:
+        returns += beyond * alive * final(states[:, -1])
+    returns[~np.isfinite(returns)] = -np.inf
+    return Sequences(actions, returns, states)
+
+
+def earned(
+    objective: Objective, states: FloatArray, actions: Actions, weights: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Sum rewards times ``weights[H]`` along ``states[N, H + 1, S]``, and say who is alive then.
+
+    If the objective can tell how likely an episode goes on after a transition (`continues`), a
+    reward counts as far as the episode has come to it, and the second array has the probability
+    that the episode goes on after the last one; without, that is 1.
+    """
+    count, horizon, action_size = actions.shape
     flat = count * horizon
     transitions = (
         states[:, :-1].reshape(flat, -1),
@@ -83,19 +101,20 @@ def imagine(
     if rewards.shape != (flat,):
         raise InvalidInputError(
             f"the objective returned {rewards.dtype} of shape {rewards.shape} for observations "
-            f"{(flat, len(obs))} and actions {(flat, action_size)}; expected real numbers of "
-            f"shape {(flat,)}, one for each transition"
+            f"{(flat, states.shape[2])} and actions {(flat, action_size)}; expected real numbers "
+            f"of shape {(flat,)}, one for each transition"
         )
+    alive: npt.NDArray[np.float64] = np.ones(count)
     continues = getattr(objective, "continues", None)
     if continues is not None:
-        going = np.ones((count, horizon))
-        going[:, 1:] = continues(*transitions).reshape(count, horizon)[:, :-1]
-        weights = weights * np.cumprod(going, axis=1)
-    # Infinities of both signs may meet in a sum; what comes of it is sorted out below.
+        goes_on = continues(*transitions).reshape(count, horizon)
+        first = np.ones((count, 1))
+        reached = np.cumprod(np.concatenate([first, goes_on], axis=1), axis=1)
+        weights, alive = weights * reached[:, :-1], reached[:, -1]
+    # Infinities of both signs may meet in a sum; the caller sorts out what comes of it.
     with np.errstate(invalid="ignore", over="ignore"):
         returns = (rewards.reshape(count, horizon) * weights).sum(axis=1, dtype=np.float64)
-    returns[~np.isfinite(returns)] = -np.inf
-    return Sequences(actions, returns, states)
+    return returns, alive
 
 
 def action_bounds(

@@ -110,14 +110,20 @@ class Threads:
         return int(min(given, numba.config.NUMBA_NUM_THREADS))
 
     @contextmanager
-    def limited(self, *, blas: bool = False) -> Iterator[int]:
-        """Within, kernels use this many threads, and BLAS one, or as many if `blas`."""
+    def limited(self, *, blas: bool | None = False) -> Iterator[int]:
+        """Within, kernels use this many threads, and BLAS one, or as many if `blas`.
+
+        None leaves BLAS as it is, where it is not called: telling its libraries takes time.
+        """
         check_not_forked()
         with _kernels:
             before, count = numba.get_num_threads(), self.number()
             numba.set_num_threads(count)
             try:
-                with self._pools.limit(limits=count if blas else 1, user_api="blas"):
+                if blas is None:
                     yield count
+                else:
+                    with self._pools.limit(limits=count if blas else 1, user_api="blas"):
+                        yield count
             finally:
                 numba.set_num_threads(before)

@@ -140,6 +140,10 @@ class ImaginingModel(ABC):
         states = np.broadcast_to(memory, (count, self.memory.size))
         return self._imagine(observations, actions, states)
 
+    def rollout_from(self, obs: FloatArray, actions: FloatArray) -> FloatArray:
+        """`rollout` from checked observations ``[N, S]``, where the memory starts anew."""
+        return self._imagine(obs, actions, self.memory.start(obs[:, : self.inputs.read]))
+
     def _imagine(self, obs: FloatArray, actions: FloatArray, memory: FloatArray) -> FloatArray:
         states = np.empty((len(obs), actions.shape[1] + 1, self.inputs.observations), self.dtype)
         states[:, 0] = obs

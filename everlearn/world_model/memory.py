@@ -4,7 +4,7 @@ An observation need not show the whole state: a hand that follows a commanded po
 that position. A memory is carried along real and imagined steps alike: it starts from an
 observation, advances by a step, and gives the model extra input features.
 
-A memory may also be compiled: `compiled` returns the tables that `step_kernels.memory_features`
+A memory may also be compiled: `compiled` returns the tables that `step_kernels.assemble_step`
 and `step_kernels.memory_advance` read. Without it imagination runs step by step in Python.
 
 Registered in `MEMORIES` is the class of a memory's settings, a frozen dataclass whose `build`

@@ -129,16 +129,6 @@ def aligned_empty(rows: int, columns: int, like: Any) -> Any:
 
 
 @njit(cache=True, fastmath=FAST)
-def memory_features(tables: Any, memory: Any, obs: Any, out: Any) -> None:
-    """Features of one memory state: lag of the commanded position, and all else scaled."""
-    axes = tables.action_indices.shape[0]
-    for m in range(axes):
-        out[m] = tables.gain * (memory[m] - obs[tables.observation_indices[m]])
-    for m in range(axes, memory.shape[0]):
-        out[m] = (memory[m] - tables.centre[m - axes]) * tables.multiplier[m - axes]
-
-
-@njit(cache=True, fastmath=FAST)
 def memory_advance(tables: Any, memory: Any, obs: Any, action: Any, next_obs: Any) -> None:
     """Advance one memory state in place by one step."""
     axes = tables.action_indices.shape[0]
@@ -149,8 +139,9 @@ def memory_advance(tables: Any, memory: Any, obs: Any, action: Any, next_obs: An
     for m in range(tables.actions):
         memory[axes + m] = action[m]
     first = axes + tables.actions
-    for i in range(tables.displacements):
-        memory[first + i] = next_obs[i] - obs[i]
+    displacement = memory[first : first + tables.displacements]
+    for i in range(displacement.shape[0]):
+        displacement[i] = next_obs[i] - obs[i]
 
 
 @njit(cache=True, fastmath=FAST)
@@ -159,6 +150,8 @@ def assemble_step(
 ) -> None:
     """Scaled inputs ``inputs[:, c]`` of candidates ``start + c`` at a step.
 
+    Features of a memory are the lag of the commanded position, and all else scaled.
+
     Inputs lie feature by feature, candidates side by side: kernels work on vectors of
     candidates, all of which multiply the same weight.
     """
@@ -166,22 +159,33 @@ def assemble_step(
     centre, multiplier, remembered = tables.centre, tables.multiplier, tables.memory
     size = states.shape[2]
     action_size = actions.shape[2]
-    feature = np.empty(centre.shape[0] - size - action_size, states.dtype)
     zero = states.dtype.type(0)
-    for c in range(count):
-        n = start + c
-        for i in range(tables.read):
-            inputs[i, c] = (states[n, step, i] - centre[i]) * multiplier[i]
-        for i in range(tables.read, size):
-            # Not what the entry is: it may be infinite, and infinity times zero is not zero.
-            inputs[i, c] = (zero - centre[i]) * multiplier[i]
-        for a in range(action_size):
-            i = size + a
-            inputs[i, c] = (actions[n, step, a] - centre[i]) * multiplier[i]
-        memory_features(remembered, memories[n], states[n, step], feature)
-        for m in range(feature.shape[0]):
-            i = size + action_size + m
-            inputs[i, c] = (feature[m] - centre[i]) * multiplier[i]
+    # Input by input: what all candidates share is loaded once, and lines are written in order.
+    for i in range(tables.read):
+        line, middle, factor = inputs[i], centre[i], multiplier[i]
+        for c in range(count):
+            line[c] = (states[start + c, step, i] - middle) * factor
+    for i in range(tables.read, size):
+        # Not what the entry is: it may be infinite, and infinity times zero is not zero.
+        inputs[i, :count] = (zero - centre[i]) * multiplier[i]
+    for a in range(action_size):
+        i = size + a
+        line, middle, factor = inputs[i], centre[i], multiplier[i]
+        for c in range(count):
+            line[c] = (actions[start + c, step, a] - middle) * factor
+    axes, first = remembered.action_indices.shape[0], size + action_size
+    for m in range(memories.shape[1]):
+        line, middle, factor = inputs[first + m], centre[first + m], multiplier[first + m]
+        if m < axes:
+            i, gain = remembered.observation_indices[m], remembered.gain
+            for c in range(count):
+                lag = gain * (memories[start + c, m] - states[start + c, step, i])
+                line[c] = (lag - middle) * factor
+        else:
+            mean, scale = remembered.centre[m - axes], remembered.multiplier[m - axes]
+            for c in range(count):
+                feature = (memories[start + c, m] - mean) * scale
+                line[c] = (feature - middle) * factor
 
 
 @njit(cache=True, fastmath=FAST)
@@ -192,18 +196,14 @@ def advance_step(
     states, actions, memories = trajectories
     low, high, smallest_change = tables.limits
     remembered = tables.memory
+    zero = states.dtype.type(0)
     for c in range(count):
         n = start + c
+        before, after, moved = states[n, step], states[n, step + 1], change[c]
+        # Without branches, so that it is done in vectors. Comparisons with NaN are false: it is
+        # added and stays.
         for i in range(states.shape[2]):
-            # Comparisons with NaN are false: it is added and stays.
-            value = states[n, step, i]
-            if not abs(change[c, i]) < smallest_change[i]:
-                value += change[c, i]
-            if value < low[i]:
-                value = low[i]
-            if value > high[i]:
-                value = high[i]
-            states[n, step + 1, i] = value
-        memory_advance(
-            remembered, memories[n], states[n, step], actions[n, step], states[n, step + 1]
-        )
+            value = before[i] + (zero if abs(moved[i]) < smallest_change[i] else moved[i])
+            value = low[i] if value < low[i] else value
+            after[i] = high[i] if value > high[i] else value
+        memory_advance(remembered, memories[n], before, actions[n, step], after)

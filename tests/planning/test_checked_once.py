@@ -75,10 +75,12 @@ def test_every_value_is_checked_once(name: str, world: str) -> None:
     # An observation, and what the objective returns in each iteration.
     numbers = 1 + ITERATIONS
     assert acting == {"check_observation": 1, "as_batch": 1, "as_numbers": numbers}
-    # Two observations and an action, and the reward.
+    # Two observations and an action, the reward, and what the objective returns in a backup of
+    # values: with novelty and without.
+    backups = 0 if agent.values is None else 2
     assert observing == {
         "check_observation": 2,
         "check_action": 1,
         "as_batch": 3,
-        "as_numbers": 3 + 1,
+        "as_numbers": 3 + 1 + backups,
     }

@@ -13,6 +13,7 @@ from everlearn import OnlineAgent, run_episode
 from everlearn.interfaces import FloatArray
 from everlearn.planning.learned_reward import LearnedReward
 from everlearn.planning.rollout import imagine
+from everlearn.planning.value import EARNED, EXPLORING
 
 OPTIONS: dict[str, Any] = {
     "model": {"features": 30},
@@ -93,6 +94,12 @@ def test_only_an_agent_that_learns_and_explores_plans_for_novelty() -> None:
     env = Corridor()
     agent = OnlineAgent.for_env(env, **OPTIONS)
     run_episode(agent, env, seed=0)
-    assert agent._wanted(explore=True).bonus > 0  # type: ignore[attr-defined]
-    assert agent._wanted(explore=False).bonus == 0  # type: ignore[attr-defined]
-    assert agent.evaluation_copy(0)._wanted(explore=True).bonus == 0  # type: ignore[attr-defined]
+
+    def bonus(agent: OnlineAgent, explore: bool) -> float:
+        valued: Any = agent._wanted(explore)
+        assert valued.row == (EXPLORING if valued.objective.bonus else EARNED)
+        return float(valued.objective.bonus)
+
+    assert bonus(agent, explore=True) > 0
+    assert bonus(agent, explore=False) == 0
+    assert bonus(agent.evaluation_copy(0), explore=True) == 0

@@ -231,7 +231,7 @@ class MLPWorldModel(ImaginingModel):
         prediction = self._prediction(task)
         centre, multiplier = prediction.scaling
         tables = self._step_tables(centre, multiplier, memory)
-        with self._threads.limited():
+        with self._threads.limited(blas=None):
             dense.imagine(trajectories, tables, prediction.layers)
 
     def _prediction(self, task: str | None) -> _Prediction:

@@ -7,19 +7,18 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from everlearn.deep.mlp.training import SWEEP, VANISHED, DenseTraining
 from everlearn.deep.strategies.base import Protection
 from everlearn.interfaces import State
 from everlearn.support.archive import check_arrays
 from everlearn.support.checks import check_whole
 
 Floats = npt.NDArray[np.float32]
-
-VANISHED, SWEEP = 1e-30, 100
-"""Moments of Adam below the first count for nothing; every so many steps they become 0."""
 
 
 def make_network(sizes: tuple[int, ...], generator: np.random.Generator) -> torch.nn.Sequential:
@@ -97,7 +96,7 @@ class Trainer:
 
     def __init__(
         self,
-        network: torch.nn.Module,
+        network: torch.nn.Sequential,
         protection: Protection,
         *,
         learning_rate: float,
@@ -135,19 +134,21 @@ class Trainer:
         epochs, loss
             Epochs trained, and the mean squared error on the holdout.
         """
-        x, y = torch.from_numpy(inputs[~held]), torch.from_numpy(targets[~held])
-        held_x, held_y = torch.from_numpy(inputs[held]), torch.from_numpy(targets[held])
+        rows, held_rows = np.flatnonzero(~held), np.flatnonzero(held)
+        training = DenseTraining(
+            self.parameters, self.optimizer, self.batch, numba.get_num_threads()
+        )
 
         def train_epoch() -> None:
-            rows = torch.from_numpy(generator.permutation(len(x)))
-            shuffled_x, shuffled_y = x[rows], y[rows]
+            shuffled = rows[generator.permutation(len(rows))]
             for first in range(0, len(rows), self.batch):
-                part = slice(first, first + self.batch)
-                self._step(shuffled_x[part], shuffled_y[part])
+                training.differentiate(inputs, targets, shuffled[first : first + self.batch])
+                self.protection.after_backward()
+                training.update()
+                self.protection.after_step()
 
         def holdout_loss() -> float:
-            with torch.inference_mode():
-                return float(torch.nn.functional.mse_loss(self.network(held_x), held_y))
+            return training.error(inputs, targets, held_rows)
 
         result = train_until_converged(
             train_epoch,
@@ -157,14 +158,8 @@ class Trainer:
             on_improved=self._mark,
         )
         self._rewind()
+        training.finish()
         return result
-
-    def _step(self, x: torch.Tensor, y: torch.Tensor) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
-        torch.nn.functional.mse_loss(self.network(x), y).backward()
-        self.protection.after_backward()
-        adam_step(self.optimizer)
-        self.protection.after_step()
 
     @torch.no_grad()
     def _mark(self) -> None:
@@ -194,12 +189,7 @@ def adam(parameters: Sequence[torch.Tensor], learning_rate: float) -> torch.opti
 
 @torch.no_grad()
 def adam_step(optimizer: torch.optim.Adam) -> None:
-    """Take a step, and let moments that have vanished be 0.
-
-    Where a rectifier is shut for good the gradient is 0, and the moments shrink until single
-    precision has no ordinary number for them; there they stay, and arithmetic with such numbers
-    is twenty times as slow. `SWEEP` steps do not take `VANISHED` that far.
-    """
+    """Take a step, and let moments that have vanished be 0 (`VANISHED`)."""
     optimizer.step()
     kept = list(optimizer.state.values())
     if int(kept[0]["step"]) % SWEEP == 0:

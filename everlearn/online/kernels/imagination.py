@@ -92,6 +92,12 @@ class EncodingTables(NamedTuple):
     """Inputs with the constant and padding."""
     linear_gain: np.floating[Any]
     """What inputs of the linear part are multiplied by."""
+    products: npt.NDArray[np.int64]
+    """Inputs that are multiplied with each other, ``[P, degree]``, -1 for none: the last inputs."""
+    product_scale: np.floating[Any]
+    """What each factor of a product is multiplied by."""
+    product_gain: np.floating[Any]
+    """What a product is multiplied by."""
 
 
 @njit(cache=True)
@@ -182,6 +188,24 @@ def _open_gate(gates: Any, gate: int, inputs: Any, used: int, position: Any, out
 
 
 @njit(cache=True, fastmath=FAST)
+def multiply_inputs(encoding: Any, inputs: Any) -> None:
+    """Fill the last inputs, the products of others, each factor kept inside [-1.5, 1.5]."""
+    products = encoding.products
+    first = inputs.shape[0] - products.shape[0]
+    most = inputs.dtype.type(1.5)
+    for p in range(products.shape[0]):
+        for c in range(inputs.shape[1]):
+            inputs[first + p, c] = encoding.product_gain
+        for k in range(products.shape[1]):
+            source = products[p, k]
+            if source < 0:
+                continue
+            for c in range(inputs.shape[1]):
+                factor = inputs[source, c] * encoding.product_scale
+                inputs[first + p, c] *= min(max(factor, -most), most)
+
+
+@njit(cache=True, fastmath=FAST)
 def encode_block(encoding: Any, inputs: Any, indices: Any, values: Any) -> None:
     """Active cells and their values of the inputs in the columns of ``inputs[I, padded N]``.
 
@@ -191,6 +215,7 @@ def encode_block(encoding: Any, inputs: Any, indices: Any, values: Any) -> None:
     they are; those beyond the inputs are padding.
     """
     projection, bins, grid_dim = encoding.projection, encoding.bins, encoding.grid_dim
+    multiply_inputs(encoding, inputs)
     corners = 1 << grid_dim
     grids = projection.counts.shape[0] // grid_dim
     position = np.empty((1, inputs.shape[1]), inputs.dtype)
@@ -318,6 +343,7 @@ def _imagine_block(
     for step in range(trajectories.actions.shape[1]):
         assemble_step(start, count, step, trajectories, tables, inputs)
         inputs[tables.centre.shape[0]] = 1
+        multiply_inputs(encoding, inputs)
         predict_block(encoding, weights, vectors, inputs, count, change)
         advance_step(start, count, step, trajectories, tables, change)
 
@@ -341,6 +367,7 @@ def imagine(
     bins, grid_dim = encoding.bins, encoding.grid_dim
     first_linear, inputs = encoding.first_linear, encoding.inputs
     linear_gain = encoding.linear_gain
+    products, scale, gain = encoding.products, encoding.product_scale, encoding.product_gain
     for b in prange(blocks):
         gates = Gates(distances, firsts, reach)
         _imagine_block(
@@ -348,7 +375,18 @@ def imagine(
             min(total, (b + 1) * block),
             trajectories,
             StepTables(centre, multiplier, limits, memory, read),
-            EncodingTables(projection, gates, bins, grid_dim, first_linear, inputs, linear_gain),
+            EncodingTables(
+                projection,
+                gates,
+                bins,
+                grid_dim,
+                first_linear,
+                inputs,
+                linear_gain,
+                products,
+                scale,
+                gain,
+            ),
             weights,
             vectors,
         )

@@ -44,6 +44,9 @@ ROWS = 4
 AHEAD = 8
 """Rows between the one that is worked on and the one that is called up from memory."""
 
+ALONG, DOWN, EITHER = (), (0,), (0, 0)
+"""How tiles of a run are read; the lengths are known when kernels are compiled."""
+
 BLOCK = 32
 """Rows and columns of a dense matrix transposed at a time."""
 
@@ -130,71 +133,78 @@ def subtract_tiles(
     tiles: Any,
     positions: Any,
     coming: Any,
+    further: Any,
     first: Any,
     last: Any,
     weights: Any,
     vectors: Any,
+    lie: Any,
 ) -> Any:
     """``out[n] -= A[positions[n], run] . weights`` over the columns of tiles `first` to `last`.
 
     ``weights[RUN, L]`` are those of the run alone. As in `subtract_run`, the run is summed in the
     type of the weights. Rows of tiles up to the row's own are read along the row, later ones
-    down the column, and lie far apart: those of the rows `coming` are called up meanwhile.
+    down the column, and lie far apart: `lie` is `ALONG` or `DOWN` where all do, or `EITHER`.
+    Those of the rows `coming` are called up meanwhile, in the run that begins `further` on.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        out_, tiles_, positions_, coming_, first_, last_, weights_, _ = args
+        out_, tiles_, positions_, coming_, further_, first_, last_, weights_, _, _ = args
         v = Vectors(context, builder, weights.dtype)
         index = first_.type
 
         def number(value: int) -> Any:
             return ir.Constant(index, value)
 
-        def tile(row: Any, column: Any) -> Any:
-            half = builder.lshr(builder.mul(row, builder.add(row, number(1))), number(1))
-            return builder.add(half, column)
+        def before(row: Any) -> Any:
+            """Tiles before a row of them."""
+            return builder.lshr(builder.mul(row, builder.add(row, number(1))), number(1))
 
         lanes = [number(n * LANES) for n in range(len(vectors))]
         base = v.pointer(tiles, tiles_, [number(0), number(0)])
         table = v.pointer(weights, weights_, [number(0), number(0)])
-
-        def begin(position: Any) -> tuple[Any, Any]:
-            """Row of tiles, and where the number of its next one is kept."""
+        coming_last = builder.add(last_, further_)
+        rows = []
+        for position in cgutils.unpack_tuple(builder, positions_):
             row = builder.lshr(position, number(2))
-            start = builder.select(
-                builder.icmp_signed("<=", first_, row), tile(row, first_), tile(first_, row)
-            )
-            kept = cgutils.alloca_once(builder, index)
-            builder.store(start, kept)
-            return row, kept
-
-        def advance(row: Any, kept: Any, column: Any) -> Any:
-            """Return where the tile at `column` starts, and go on to the next."""
-            current = builder.load(kept)
-            down = builder.add(column, number(1))
-            further = builder.select(builder.icmp_signed("<", column, row), number(1), down)
-            builder.store(builder.add(current, further), kept)
-            return builder.mul(current, number(LANES))
-
-        positions__ = cgutils.unpack_tuple(builder, positions_)
-        read = [begin(position) for position in positions__]
-        called = [begin(position) for position in cgutils.unpack_tuple(builder, coming_)]
-        places = [builder.and_(position, number(SIDE - 1)) for position in positions__]
-        totals = [[cgutils.alloca_once(builder, v.vector) for _ in lanes] for _ in read]
+            rows.append((row, before(row), builder.and_(position, number(SIDE - 1))))
+        called = []
+        for position in cgutils.unpack_tuple(builder, coming_):
+            row = builder.lshr(position, number(2))
+            called.append((row, before(row), builder.icmp_signed("<=", coming_last, row)))
+        totals = [[cgutils.alloca_once(builder, v.vector) for _ in lanes] for _ in rows]
         for total in (one for line in totals for one in line):
             builder.store(v.constant(0.0), total)
         prefetch = prefetching(builder)
         with cgutils.for_range(builder, last_, start=first_) as loop:
             column = loop.index
+            column_before = before(column)
+            coming_column = builder.add(column, further_)
+            coming_before = before(coming_column)
+            for row, row_before, along in called:
+                tile = builder.select(
+                    along,
+                    builder.add(row_before, coming_column),
+                    builder.add(coming_before, row),
+                )
+                prefetch(builder.gep(base, [builder.mul(tile, number(LANES))]), 0)
             sources, steps = [], []
-            for row, kept in called:
-                prefetch(builder.gep(base, [advance(row, kept, column)]), 0)
-            for (row, kept), place in zip(read, places, strict=True):
-                along = builder.icmp_signed("<=", column, row)
-                offset = builder.select(along, builder.mul(place, number(SIDE)), place)
-                entry = builder.add(advance(row, kept, column), offset)
+            for row, row_before, place in rows:
+                in_row = builder.add(row_before, column)
+                in_column = builder.add(column_before, row)
+                place_in_row = builder.mul(place, number(SIDE))
+                if len(lie) == len(ALONG):
+                    tile, offset, step = in_row, place_in_row, number(1)
+                elif len(lie) == len(DOWN):
+                    tile, offset, step = in_column, place, number(SIDE)
+                else:
+                    along = builder.icmp_signed("<=", column, row)
+                    tile = builder.select(along, in_row, in_column)
+                    offset = builder.select(along, place_in_row, place)
+                    step = builder.select(along, number(1), number(SIDE))
+                entry = builder.add(builder.mul(tile, number(LANES)), offset)
                 sources.append(builder.gep(base, [entry]))
-                steps.append(builder.select(along, number(1), number(SIDE)))
+                steps.append(step)
             inside = builder.mul(builder.sub(column, first_), number(SIDE))
             for n in range(SIDE):
                 cell = builder.mul(builder.add(inside, number(n)), number(len(vectors) * LANES))
@@ -213,8 +223,9 @@ def subtract_tiles(
                 v.store(builder.fsub(v.load(target, wide), value), target)
         return context.get_dummy_value()
 
-    signature = types.void(out, tiles, positions, coming, types.intp, types.intp, weights, vectors)
-    return signature, codegen
+    whole = types.intp
+    given = (out, tiles, positions, coming, whole, whole, whole, weights, vectors, lie)
+    return types.void(*given), codegen
 
 
 @intrinsic
@@ -322,7 +333,7 @@ def accumulate(tiles: Any, positions: Any, values: Any, gathered: Any, factor: A
             for r in range(starts[m], starts[m + 1]):
                 place = SIDE * (positions[r] % SIDE)
                 gather(tiles, first_tile(rows[m]), place, offsets[r:], gathered[r, r:])
-                factor[r, r:] = gathered[r, r:]
+                factor[r, r:active] = gathered[r, r:]
     for block in prange((active + BLOCK - 1) // BLOCK):
         start = np.int64(block) * BLOCK
         stop = min(start + BLOCK, active)
@@ -345,6 +356,23 @@ def accumulate_batch(tiles: Any, positions: Any, values: Any, parts: int) -> Non
             for m in range(rows.shape[0]):
                 if rows[m] % parts == part:
                     _accumulate_share(tiles, m, rows, left, right)
+
+
+@intrinsic
+def copy_row(typingctx: Any, source: Any, row: Any, out: Any, place: Any, vectors: Any) -> Any:
+    """``out[place] = source[row]``, both as wide as the tuple `vectors` is long."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source_, row_, out_, place_, _ = args
+        v = Vectors(context, builder, source.dtype)
+        read = v.pointer(source, source_, [row_, ir.Constant(row_.type, 0)])
+        write = v.pointer(out, out_, [place_, ir.Constant(row_.type, 0)])
+        for n in range(len(vectors)):
+            lane = [ir.Constant(row_.type, n * LANES)]
+            v.store(v.load(builder.gep(read, lane)), builder.gep(write, lane))
+        return context.get_dummy_value()
+
+    return types.void(source, types.intp, out, types.intp, vectors), codegen
 
 
 @njit(cache=True)
@@ -378,21 +406,58 @@ def subtract_rows(
         for first in range(0, used, RUN):
             filled = min(RUN, used - first)
             for k in range(filled):
-                block[k] = weights[cells[first + k]]
+                copy_row(weights, cells[first + k], block, k, vectors)
             block[filled:] = 0
             stop = (first + filled + SIDE - 1) // SIDE
+            start_tile = first // SIDE
             for start in range(begin, end, ROWS):
                 # The last four may be fewer: they repeat the last row, into parts nobody reads.
-                subtract_tiles(
-                    sums[start - begin :],
-                    tiles,
-                    _four(positions, start, end),
-                    _four(positions, start + AHEAD, end),
-                    first // SIDE,
-                    stop,
-                    block,
-                    vectors,
-                )
+                here = _four(positions, start, end)
+                ahead, further = start + AHEAD, 0
+                if ahead >= end:  # the first rows again, in the run to come
+                    ahead, further = begin + (ahead - begin) % (end - begin), stop - start_tile
+                coming = _four(positions, ahead, end)
+                part_sums = sums[start - begin :]
+                low, high = min(here) // SIDE, max(here) // SIDE
+                if stop <= low + 1:
+                    subtract_tiles(
+                        part_sums,
+                        tiles,
+                        here,
+                        coming,
+                        further,
+                        start_tile,
+                        stop,
+                        block,
+                        vectors,
+                        ALONG,
+                    )
+                elif start_tile > high:
+                    subtract_tiles(
+                        part_sums,
+                        tiles,
+                        here,
+                        coming,
+                        further,
+                        start_tile,
+                        stop,
+                        block,
+                        vectors,
+                        DOWN,
+                    )
+                else:
+                    subtract_tiles(
+                        part_sums,
+                        tiles,
+                        here,
+                        coming,
+                        further,
+                        start_tile,
+                        stop,
+                        block,
+                        vectors,
+                        EITHER,
+                    )
         for n in range(begin, end):
             for o in range(width):
                 out[n, o] += sums[n - begin, o]
@@ -473,6 +538,28 @@ def subtract_products(
         for n in range(start, min(start + ROWS, count)):
             for o in range(out.shape[1]):
                 out[n, o] += part[n - start, o]
+
+
+@njit(cache=True)
+def add_target(targets: Any, positions: Any, values: Any, target: Any) -> None:
+    """``B_s += phi y^T``."""
+    for k in range(positions.shape[0]):
+        line, value = targets[positions[k]], np.float64(values[k])
+        for o in range(target.shape[0]):
+            line[o] += value * target[o]
+
+
+@njit(cache=True)
+def largest_entry(tiles: Any, positions: Any, values: Any) -> float:
+    """Largest entry of the diagonal of ``A_ss`` after a sample; new cells are at position -1."""
+    largest = 0.0
+    for k in range(positions.shape[0]):
+        entry = np.float64(values[k]) ** 2
+        if positions[k] >= 0:
+            row, place = positions[k] // SIDE, positions[k] % SIDE
+            entry += tiles[first_tile(row) + row, place * (SIDE + 1)]
+        largest = max(largest, entry)
+    return largest
 
 
 @njit(cache=True, fastmath=FAST)
