@@ -19,6 +19,7 @@ from everlearn.deep.strategies import STRATEGIES, ElasticWeightConsolidation, Fi
 from everlearn.support.errors import InvalidInputError, NotReadyError, UnknownNameError
 from everlearn.support.settings import with_options
 from tests.planning.toy import Point, step
+from tests.torture.length import some
 
 SMALL: dict[str, Any] = dict.fromkeys(("warm_up", "random_steps", "retraining"), 20)
 SMALL |= {"hidden": 16, "layers": 2, "batch": 16, "max_tasks": 2}
@@ -79,8 +80,8 @@ def test_learns_from_rewards_alone() -> None:
 @pytest.mark.torture
 @pytest.mark.timeout(3000)
 def test_learns_pendulum() -> None:
-    """Mean return of at least -200 after 20,000 steps, over three seeds."""
-    assert np.mean([pendulum_return(seed) for seed in SEEDS]) >= -200.0
+    """Mean return of at least -200 after 20,000 steps, over three seeds in the full suite."""
+    assert np.mean([pendulum_return(seed) for seed in some(SEEDS)]) >= -200.0
 
 
 # What a switch does ------------------------------------------------------------------------

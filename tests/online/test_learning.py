@@ -25,6 +25,7 @@ from tests.online.worlds import (
     states_equal,
     walk,
 )
+from tests.torture.length import often
 
 
 def batch_solution(model: OnlineWorldModel, data: list[tuple[Any, ...]]) -> np.ndarray:
@@ -220,7 +221,7 @@ def test_neither_residual_nor_prediction_drifts_in_20000_updates() -> None:
 @pytest.mark.parametrize(
     ("ridge", "steps", "kept"),
     # The second goes on in float64 long before its end, which makes it slow and safe.
-    [(1.0, 20_000, np.float32), (0.005, 5_000, np.float64)],
+    [(1.0, often(20_000, 2_000), np.float32), (0.005, often(5_000, 1_000), np.float64)],
 )
 def test_residual_does_not_drift_at_paper_size(ridge: float, steps: int, kept: Any) -> None:
     model = small_model(features=300, bins=9, ridge=ridge, threads=None)

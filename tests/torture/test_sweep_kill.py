@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from everlearn.runs.metrics_file import METRICS
 from everlearn.sweeps.grid import sweep_jobs
 from everlearn.sweeps.job import Outcome, Resources, is_finished, run_job
 from everlearn.sweeps.launch import run_sweep
@@ -40,6 +41,11 @@ def marked(value: str) -> list[int]:
 
 def jobs_in(out: Path, seeds: int) -> list:
     return sweep_jobs(["oa"], range(seeds), str(out), preset="smoke", snapshot_seconds=0.0)
+
+
+def stored(out: Path) -> int:
+    """Bytes of metrics of all runs of a sweep."""
+    return sum(file.stat().st_size for file in out.glob(f"*/{METRICS}"))
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +77,15 @@ def test_workers_and_the_driver_are_killed_at_random(alone, tmp_path, tally):
     began = time.monotonic()
     while driver.poll() is None:
         assert time.monotonic() - began < 2400
-        time.sleep(generator.uniform(2.0, 9.0))
+        # Sometimes while processes start, and otherwise after a step forward: on a busy machine
+        # nothing would ever end if everything were killed every few seconds.
+        before, patience = stored(out), generator.choice([0.0, 600.0, 600.0])
+        waited = time.monotonic()
+        while driver.poll() is None and time.monotonic() - waited < patience:
+            if stored(out) > before:
+                break
+            time.sleep(0.1)
+        time.sleep(generator.uniform(0.0, 5.0))
         victims = [pid for pid in marked(mark) if pid != driver.pid]
         if generator.random() < 0.2:
             driver.kill()
