@@ -42,7 +42,7 @@ def small(request, tmp_path_factory):
     return config, seconds, outcome(folder), MOMENTS.get(request.param, 30)
 
 
-MOMENTS = {"oa": 1700}
+MOMENTS = {"oa": 3000}
 
 
 @pytest.mark.timeout(30_000)

@@ -22,10 +22,13 @@ from everlearn.sweeps.job import Outcome, Resources, is_finished, run_job
 from everlearn.sweeps.launch import run_sweep
 from everlearn.sweeps.progress import SweepProgress
 from tests.runs.worker import outcome
+from tests.torture.length import often
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(3000)]
 
 MARK = "EVERLEARN_TORTURE"
+SWEPT, ON_CLUSTER = often(6, 3), often(12, 6)
+"""Runs of a sweep on this machine, and of one on a cluster."""
 
 
 def marked(value: str) -> list[int]:
@@ -53,7 +56,7 @@ def alone(tmp_path_factory):
     """What each run comes to by itself, by its name."""
     folder = tmp_path_factory.mktemp("alone")
     found = {}
-    for job in jobs_in(folder, 12):
+    for job in jobs_in(folder, ON_CLUSTER):
         assert run_job(job) == Outcome("finished")
         found[job.name] = outcome(Path(job.location))
     return found
@@ -62,8 +65,8 @@ def alone(tmp_path_factory):
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
 def test_workers_and_the_driver_are_killed_at_random(alone, tmp_path, tally):
     out, generator, mark = tmp_path / "sweep", random.Random(0), str(tmp_path)
-    words = ["sweep", "--agents", "oa", "--seeds", "0-5", "--preset", "smoke", "--out", str(out)]
-    words += ["--snapshot-seconds", "0", "--retries", "1000"]
+    words = ["sweep", "--agents", "oa", "--seeds", f"0-{SWEPT - 1}", "--preset", "smoke"]
+    words += ["--snapshot-seconds", "0", "--retries", "1000", "--out", str(out)]
 
     def start() -> subprocess.Popen:
         return subprocess.Popen(
@@ -97,7 +100,7 @@ def test_workers_and_the_driver_are_killed_at_random(alone, tmp_path, tally):
                 os.kill(generator.choice(victims), signal.SIGKILL)
                 workers_killed += 1
     assert driver.returncode == 0
-    for job in jobs_in(out, 6):
+    for job in jobs_in(out, SWEPT):
         assert outcome(Path(job.location)) == alone[job.name], job.name
     assert workers_killed >= 3
     assert not marked(mark), "nobody is left behind"
@@ -134,8 +137,8 @@ def test_a_cluster_of_three_nodes_loses_one_twice(alone, tmp_path, monkeypatch, 
     try:
         for _ in range(2):
             cluster.add_node(num_cpus=1)
-        jobs = jobs_in(tmp_path / "sweep", 12)
-        board = Saboteur(cluster, jobs, (2, 6))
+        jobs = jobs_in(tmp_path / "sweep", ON_CLUSTER)
+        board = Saboteur(cluster, jobs, (ON_CLUSTER // 6, ON_CLUSTER // 2))
         result = run_sweep(
             jobs, str(tmp_path / "sweep"), Resources(), board, ray=cluster.address, retries=10
         )
