@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from everlearn.runs.config import RunConfig
+from everlearn.support.checks import sizes_that_fit
 from everlearn.support.command_line import UsageError, flattened, parse, positional, repeated
 from everlearn.support.errors import (
     EverlearnError,
@@ -549,7 +550,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _refuse(f"unknown command {words[0]!r}; commands: {', '.join(COMMANDS)}.{hint}")
     try:
         command = _parsed(words[0], words[1:])
-        command()
+        with sizes_that_fit(f"everlearn {words[0]} with these settings"):
+            command()
         sys.stdout.flush()
     except UsageError as error:
         _refuse(f"{words[0]}: {error} (see everlearn {words[0]} --help)")
