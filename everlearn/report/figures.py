@@ -15,7 +15,14 @@ from matplotlib.ticker import PercentFormatter
 from everlearn.report.curves import FIELDS, Curve, CurveFigure, RegretArea, regret_areas
 from everlearn.results.methods import Study
 from everlearn.results.statistics import Estimate, Resampling, estimate
-from everlearn.support.plotting import GREY, SHADE, LineStyle, label_axes, new_figure
+from everlearn.support.plotting import (
+    GREY,
+    SHADE,
+    LineStyle,
+    label_axes,
+    new_figure,
+    show_names_as_they_are,
+)
 
 Row = dict[str, Any]
 
@@ -60,6 +67,8 @@ def draw_study(
     timed = speeds(study, resampling)
     if any(speed.steps_per_second.runs for speed in timed.values()):
         drawings.append(_draw_speeds(timed, styles))
+    for drawing in drawings:
+        show_names_as_they_are(drawing.figure)
     return drawings
 
 
