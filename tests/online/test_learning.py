@@ -100,7 +100,7 @@ def test_recorded_robot_transitions(precision: str, tolerance: float) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("precision", "tolerance"), [("float64", 1e-9), ("float32", 1e-3)])
 def test_recorded_robot_transitions_at_paper_size(precision: str, tolerance: float) -> None:
-    model, reference, predicted, errors = recorded_models(precision, 300, often(60, 10))
+    model, reference, predicted, errors = recorded_models(precision, often(300, 60), often(60, 10))
     assert np.abs(model.weights - reference.W).max() < tolerance
     assert np.abs(predicted[0] - predicted[1]).max() < tolerance
     assert errors[0] == pytest.approx(errors[1], rel=0.01)
@@ -226,7 +226,7 @@ def test_neither_residual_nor_prediction_drifts_in_20000_updates() -> None:
 def test_residual_does_not_drift_at_paper_size(ridge: float, steps: int, kept: Any) -> None:
     """The ridge is given for each step, as statistics grow with them."""
     ridge *= steps
-    model = small_model(features=300, bins=9, ridge=ridge, threads=None)
+    model = small_model(features=often(300, 60), bins=9, ridge=ridge, threads=None)
     assert drift(model, steps) < 1e-4
     assert model.learner.dtype == kept
 

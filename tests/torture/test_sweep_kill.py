@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.torture, pytest.mark.timeout(3000)]
 MARK = "EVERLEARN_TORTURE"
 SWEPT, ON_CLUSTER = often(6, 3), often(12, 6)
 """Runs of a sweep on this machine, and of one on a cluster."""
+SMALL = ("model.features=10", "planner.candidates=10", "planner.elites=5", "planner.horizon=5")
 
 
 def marked(value: str) -> list[int]:
@@ -43,7 +44,9 @@ def marked(value: str) -> list[int]:
 
 
 def jobs_in(out: Path, seeds: int) -> list:
-    return sweep_jobs(["oa"], range(seeds), str(out), preset="smoke", snapshot_seconds=0.0)
+    return sweep_jobs(
+        ["oa"], range(seeds), str(out), preset="smoke", options=SMALL, snapshot_seconds=0.0
+    )
 
 
 def stored(out: Path) -> int:
@@ -67,6 +70,8 @@ def test_workers_and_the_driver_are_killed_at_random(alone, tmp_path, tally):
     out, generator, mark = tmp_path / "sweep", random.Random(0), str(tmp_path)
     words = ["sweep", "--agents", "oa", "--seeds", f"0-{SWEPT - 1}", "--preset", "smoke"]
     words += ["--snapshot-seconds", "0", "--retries", "1000", "--out", str(out)]
+
+    words += [word for option in SMALL for word in ("--option", option)]
 
     def start() -> subprocess.Popen:
         return subprocess.Popen(
