@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 
 from everlearn.baselines import RandomAgent, ScriptedAgent
-from everlearn.interfaces import Agent, AgentSpec, Strategy
+from everlearn.interfaces import Agent, AgentSpec
 from everlearn.planning.agent import OnlineAgent, PlanningAgent
 from everlearn.planning.config import PlanningAgentConfig
 from everlearn.planning.episode import Episode, run_episode
-from everlearn.planning.presets import OA, OA_PAPER, oa_config
+from everlearn.planning.presets import GAPS, OA, OA_PAPER, oa_config
 from everlearn.registry import Registry
 from everlearn.support.errors import InvalidInputError, needs_extra
 from everlearn.support.settings import with_options
 
 if TYPE_CHECKING:
     from everlearn.deep.sac.learner import SACConfig
+    from everlearn.deep.strategies import Strategy
 
 AGENTS: Registry[AgentSpec] = Registry("agent")
 
@@ -132,7 +133,9 @@ def mlp_agent(strategy: str | Strategy, paper: bool = False) -> AgentSpec:
         return dataclasses.replace(oa_config(env), model=model)
 
     if paper:
-        return AgentSpec(PlanningAgent.build, dataclasses.replace(OA_PAPER, model=model), summary)
+        details = ("Inputs and planner, where the paper is silent: see `everlearn list oa-paper`.",)
+        config = dataclasses.replace(OA_PAPER, model=model)
+        return AgentSpec(PlanningAgent.build, config, summary, details=details)
     return AgentSpec(PlanningAgent.build, dataclasses.replace(OA, model=model), summary, config_for)
 
 
@@ -161,7 +164,13 @@ register_agent(
     ),
 )
 register_agent(
-    "oa-paper", AgentSpec(OnlineAgent.build, OA_PAPER, "the online agent as in the paper")
+    "oa-paper",
+    AgentSpec(
+        OnlineAgent.build,
+        OA_PAPER,
+        "the online agent: the paper, gaps filled",
+        details=("Where the paper is silent:", *(f"- {gap}: {choice}" for gap, choice in GAPS)),
+    ),
 )
 # Deep agents are made when they are asked for: importing PyTorch takes seconds.
 for _strategy in ("finetune", "ewc", "si", "packnet", "coreset", "perfect-memory"):

@@ -24,7 +24,7 @@ from everlearn.support.errors import (
     EverlearnError,
     InvalidInputError,
     MissingExtraError,
-    did_you_mean,
+    unknown_name,
 )
 from everlearn.support.terminal import (
     Forgiving,
@@ -216,6 +216,8 @@ class Sweep:
 class Eval:
     """Evaluate the agent of a run on the tasks it has seen; changes nothing in the run.
 
+    With --variants, agents are evaluated in their other ways, and variants.json is added.
+
     Example: everlearn eval runs/first --episodes 5
     """
 
@@ -227,6 +229,8 @@ class Eval:
     """Names of tasks instead of those it has seen."""
     videos: Path | None = None
     """Folder to film every episode into, named by task and outcome."""
+    variants: bool = False
+    """Evaluate a finished run without escape bursts, or with the mean of a policy (or samples)."""
     import_: tuple[str, ...] = repeated()
     """Module with agents, tasks or worlds of your own; may be given many times."""
     json: bool = False
@@ -235,9 +239,25 @@ class Eval:
     def __call__(self) -> None:
         """Evaluate, and print a row for each task."""
         from everlearn.runs.progress import evaluated_score
-        from everlearn.runs.reload import evaluate_run
+        from everlearn.runs.reload import evaluate_run, evaluate_variants
 
         counter = _EpisodeCounter()
+        if self.variants:
+            if self.tasks is not None or self.videos is not None:
+                raise InvalidInputError(
+                    "--variants are of all tasks of a run, and not filmed; leave out --tasks and "
+                    "--videos"
+                )
+            ways = evaluate_variants(self.run, self.episodes, warn, counter.count)
+            counter.clear()
+            if self.json:
+                show(json.dumps({"variants": ways}))
+                return
+            for name, results in ways.items():
+                show(f"{name}, {self.episodes} episodes of each task:")
+                for task, result in results.items():
+                    show(f"  {task:<14} {evaluated_score(result):.2f}")
+            return
         done, results = evaluate_run(
             self.run, self.episodes, self.tasks, warn, self.videos, counter.count
         )
@@ -445,6 +465,8 @@ class List:
 
     agent: str | None = positional(None)
     """Agent whose options to list, with their types and values."""
+    world: str = RunConfig.world
+    """World in which it would act: some agents have other values where less is declared."""
     runs: Path = Path("runs")
     """Folder at or below which to look for runs."""
     import_: tuple[str, ...] = repeated()
@@ -456,7 +478,7 @@ class List:
 
         load_plugins(self.import_)
         if self.agent is not None:
-            self._print_options(self.agent)
+            self._print_options(self.agent, self.world)
             return
         from everlearn.agents import AGENTS
         from everlearn.continual_bench.tasks import TASKS
@@ -483,13 +505,20 @@ class List:
                 show(f"  {folder}: {error}")
 
     @staticmethod
-    def _print_options(name: str) -> None:
+    def _print_options(name: str, world: str) -> None:
         from everlearn.agents import AGENTS
         from everlearn.support.settings import options_of, type_name
+        from everlearn.worlds import world_named
 
-        spec = AGENTS.get(name)
-        options = options_of(spec.config)
+        spec, acts_in = AGENTS.get(name), world_named(world)
+        # The settings of a name are those in Continual Bench; only elsewhere one has to look.
+        known = world == RunConfig.world or spec.config_for is None
+        options = options_of(
+            spec.config if known else spec.settings(acts_in.make(acts_in.tasks[0]))
+        )
         show(f"{name}: {spec.summary}" if spec.summary else name)
+        for line in spec.details:
+            show(f"  {line}")
         show(f"{len(options)} options (--option PATH=VALUE):")
         for option in options.values():
             show(f"  {option.path} = {option.value}  ({type_name(option.type)})")
@@ -546,24 +575,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         show(f"everlearn {__version__}")
         return
     if words[0] not in COMMANDS:
-        hint = did_you_mean(words[0], COMMANDS)
-        _refuse(f"unknown command {words[0]!r}; commands: {', '.join(COMMANDS)}.{hint}")
+        _refuse(unknown_name("command", words[0], COMMANDS))
     try:
         command = _parsed(words[0], words[1:])
         with sizes_that_fit(f"everlearn {words[0]} with these settings"):
             command()
         sys.stdout.flush()
     except UsageError as error:
-        _refuse(f"{words[0]}: {error} (see everlearn {words[0]} --help)")
+        _refuse(f"{error} (see everlearn {words[0]} --help)", words[0])
     except EverlearnError as error:
-        _refuse(f"{words[0]}: {error}")
+        _refuse(str(error), words[0])
     except BrokenPipeError:
         if not _is_stdout_gone():
             raise
         sys.exit(128 + signal.SIGPIPE)
     except OSError as error:
         silence_output()
-        _refuse(f"{words[0]}: {error}")
+        _refuse(str(error), words[0])
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -645,8 +673,8 @@ def _is_stdout_gone() -> bool:
     return gone
 
 
-def _refuse(message: str) -> None:
-    warn(f"everlearn {' '.join(message.split())}")
+def _refuse(message: str, command: str = "") -> None:
+    warn(f"{f'everlearn {command}'.strip()}: {' '.join(message.split())}")
     sys.exit(2)
 
 

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
@@ -18,9 +18,6 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.support.errors import InvalidInputError, given
-
-if TYPE_CHECKING:
-    import torch  # the core runs without it
 
 FloatArray = npt.NDArray[np.floating[Any]]
 State = tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]
@@ -162,10 +159,6 @@ class WorldModel(Protocol):
         """
         ...
 
-    def save(self, path: str | Path) -> None:
-        """Write the whole model to `path`, atomically."""
-        ...
-
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -250,7 +243,9 @@ class Agent(Protocol):
 
     Agents may also have `told` and `given`, tuples of words that tables show: what they are told of
     tasks (``boundaries``, ``name``), and what they are given beside observations and rewards
-    (``reward function``, ``success test``, ``scene``, ``command law``).
+    (``reward function``, ``success test``, ``scene``, ``command law``). One that can be evaluated
+    in other ways says so in `evaluation_variants`: further arguments of `evaluation_copy`, by a
+    name for tables, such as ``{"mean actions": {"actions": "mean"}}``.
     """
 
     def begin_task(self, name: str, objective: Objective | None) -> None:
@@ -311,6 +306,8 @@ class AgentSpec:
         it (`everlearn.support.settings`).
     summary
         What the agent is, in a line.
+    details
+        More of that, in lines, for ``everlearn list NAME``.
     config_for
         Settings that depend on what an environment declares, if some do.
     """
@@ -319,6 +316,7 @@ class AgentSpec:
     config: Any = NoSettings()
     summary: str = ""
     config_for: Callable[[gymnasium.Env[Any, Any]], Any] | None = None
+    details: tuple[str, ...] = ()
 
     def settings(self, env: gymnasium.Env[Any, Any]) -> Any:
         """Return the settings of this name in `env`."""
@@ -368,142 +366,4 @@ class World(Protocol):
 
         None lets agents learn the reward from what they observe.
         """
-        ...
-
-
-class Storage(Protocol):
-    """The transitions a strategy keeps, as rows of named columns."""
-
-    seen: int
-    """Rows ever added."""
-
-    def __len__(self) -> int:
-        """Rows kept now."""
-        ...
-
-    def add(self, **row: npt.ArrayLike) -> None:
-        """Take in one row, a value for each column."""
-        ...
-
-    def column(self, name: str) -> FloatArray:
-        """All rows of a column ``[len, width]``, a read-only view until the next change."""
-        ...
-
-    def sample(self, count: int, generator: np.random.Generator) -> dict[str, FloatArray]:
-        """Draw `count` rows evenly, with replacement, as copies."""
-        ...
-
-    def end_task(self) -> None:
-        """Drop what may not outlive the task."""
-        ...
-
-    def state(self) -> State:
-        """Everything that later rows depend on."""
-        ...
-
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:
-        """Take over what `state` returned; on bad input raise and change nothing."""
-        ...
-
-
-class Protection(Protocol):
-    """What a strategy does to one network while it is trained.
-
-    One training step reads::
-
-        optimizer.zero_grad()
-        loss.backward()                 # of the task alone
-        protection.after_backward()     # adds the gradient of `penalty`, holds weights back
-        optimizer.step()
-        protection.after_step()
-    """
-
-    def penalty(self) -> torch.Tensor:
-        """Return the loss that the strategy adds, as a differentiable scalar."""
-        ...
-
-    def after_backward(self) -> None:
-        """Change the gradients, which are those of the task's loss alone."""
-        ...
-
-    def after_step(self) -> None:
-        """Look at, or correct, what the optimizer did to the weights."""
-        ...
-
-    def mark(self) -> None:
-        """Remember this moment of the training: the weights are the best so far."""
-        ...
-
-    def rewind(self) -> None:
-        """Forget the training since `mark`: its weights were put back."""
-        ...
-
-    def end_task(
-        self,
-        inputs: tuple[torch.Tensor, ...],
-        information: Callable[[Any], torch.Tensor] | None = None,
-    ) -> None:
-        """Consolidate the task that ends.
-
-        Parameters
-        ----------
-        inputs
-            What the network was called with in this task, ``[N, ...]`` each.
-        information
-            Makes of the network's output ``[N, ...]`` numbers ``[N, K]`` of unit Fisher
-            information; None for an output that is one already, such as the mean of a
-            Gaussian of variance 1.
-        """
-        ...
-
-    def begin_task(self, name: str) -> None:
-        """Begin the next task, after `end_task` of the last and, if asked for, retraining."""
-        ...
-
-    def weights(self, task: str | None) -> list[torch.Tensor]:
-        """Parameters to predict `task` with, in the network's order; None for the current one."""
-        ...
-
-    def state(self) -> State:
-        """Everything that later training depends on, but for the network and the optimizer."""
-        ...
-
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:
-        """Take over what `state` returned; on bad input raise and change nothing."""
-        ...
-
-
-class Strategy(Protocol):
-    """How a network is kept from forgetting: its settings, and what is made from them."""
-
-    @property
-    def name(self) -> str:
-        """Name under which it is registered."""
-        ...
-
-    @property
-    def boundary_aware(self) -> bool:
-        """Whether it must be told when a task ends (shown in every table)."""
-        ...
-
-    @property
-    def task_dependent(self) -> bool:
-        """Whether it predicts a task with weights of that task, and so must be told which."""
-        ...
-
-    @property
-    def retrains(self) -> bool:
-        """Whether the network is trained again, on the same data, after `end_task`."""
-        ...
-
-    def settings(self) -> dict[str, Any]:
-        """Return its settings by name, as JSON can hold them."""
-        ...
-
-    def storage(self, widths: Mapping[str, int], seed: int | np.random.SeedSequence = 0) -> Storage:
-        """Return an empty storage with columns of these widths."""
-        ...
-
-    def protect(self, module: torch.nn.Module) -> Protection:
-        """Return the protection of one network; actor and critics get one each."""
         ...

@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from everlearn.support.errors import InvalidInputError, UnknownNameError, did_you_mean, given
+from everlearn.support.errors import InvalidInputError, UnknownNameError, given, unknown_name
 
 T = TypeVar("T")
 
@@ -98,9 +98,7 @@ class Registry(Generic[T]):
 
     def unknown(self, name: object) -> str:
         """Return the message about a name that nobody registered."""
-        known = ", ".join(self._items) or "none registered"
-        hint = did_you_mean(name, self._items)
-        return f"unknown {self.sort} {given(name)}; known: {known}.{hint}"
+        return unknown_name(self.sort, name, self._items)
 
     def _store(self, name: str, item: T | _Lazy[T], replace: bool) -> None:
         # Names become parts of paths and of tables.

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from everlearn import cli
+from everlearn.planning.presets import GAPS, OA_PAPER
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -57,6 +58,24 @@ def test_list_names_tasks_and_agents(capsys: pytest.CaptureFixture[str]):
     said = capsys.readouterr().out
     assert "pick-place" in said
     assert "oa-paper" in said
+
+
+def test_list_says_how_the_papers_agent_fills_the_gaps_of_the_paper(
+    capsys: pytest.CaptureFixture[str],
+):
+    cli.main(["list", "oa-paper"])
+    said = capsys.readouterr().out
+    assert "the paper, gaps filled" in said
+    page = (Path(__file__).parents[1] / "docs" / "agent.md").read_text()
+    for gap, choice in GAPS:
+        assert f"- {gap}: {choice}" in said
+        assert f"| {gap} | {choice} |" in page
+    model, planner = OA_PAPER.model, OA_PAPER.planner
+    assert (model.observation_gain, model.action_gain, model.clip) == (3.0, 1.5, True)
+    assert (planner.noise_beta, planner.deviation, planner.kept_elites) == (2.0, 0.5, 0.3)
+    assert planner.momentum == 0.1
+    cli.main(["list", "mlp-paper-si"])
+    assert "everlearn list oa-paper" in capsys.readouterr().out
 
 
 def test_a_reader_that_has_seen_enough_is_no_error():
@@ -131,7 +150,9 @@ def test_every_option_of_an_agent_has_a_type_and_a_line(
     if "-" in name and name != "oa-paper":
         pytest.importorskip("torch")
     cli.main(["list", name])
-    title, count, *lines = capsys.readouterr().out.splitlines()
+    title, *said = capsys.readouterr().out.splitlines()
+    first = next(number for number, line in enumerate(said) if not line.startswith(" "))
+    count, *lines = said[first:]  # what it is in detail stands before
     assert re.fullmatch(rf"{name}: \w.+", title)
     options, helps = lines[::2], lines[1::2]
     assert count.startswith(f"{len(options)} options")
@@ -174,3 +195,13 @@ def test_mistakes_get_one_line_and_exit_code_2(
     assert "usage:" not in said
     assert "Traceback" not in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_options_are_those_of_the_world(capsys: pytest.CaptureFixture[str]):
+    values = {}
+    for world in ("continual-bench", "gym:Pendulum-v1"):
+        cli.main(["list", "oa", "--world", world])
+        lines = capsys.readouterr().out.splitlines()
+        values[world] = [line.split("(")[0].strip() for line in lines if "update =" in line]
+    assert values["continual-bench"] == ["model.update = active"]
+    assert values["gym:Pendulum-v1"] == ["model.update = exact"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import everlearn
+from tests.report.synthetic import config_of, write_run
 
 MUST_NOT = ("gymnasium", "numba", "mujoco", "torch", "matplotlib", "scipy", "numpy", "metaworld")
 SIMULATION = ("gymnasium", "numba", "mujoco", "torch", "metaworld", "ray")
@@ -28,6 +30,28 @@ def test_importing_everlearn_loads_nothing_heavy():
 def test_reading_results_loads_no_simulator(module: str):
     code = f"import sys, {module}; print([m for m in {SIMULATION!r} if m in sys.modules])"
     assert run(code) == "[]"
+
+
+PARTS_THAT_RUN = (
+    *("agents", "baselines", "interfaces", "registry", "audit", "continual_bench", "deep"),
+    *("online", "planning", "sweeps", "world_model", "worlds"),
+    *("runs.loop", "runs.folder", "runs.evaluate", "runs.schedule", "support.archive"),
+)
+
+
+@pytest.mark.parametrize("output", ["--json", "--out"])
+def test_the_report_command_loads_nothing_that_runs(output: str, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", config_of("oa", 0, "smoke"))
+    words = ["report", str(run), output, *([str(tmp_path / "out")] * (output == "--out"))]
+    code = (
+        "import sys; from everlearn.cli import main; main(sys.argv[1:]);"
+        f"parts = [f'everlearn.{{part}}' for part in {PARTS_THAT_RUN!r}];"
+        f"print([m for m in [*parts, *{SIMULATION!r}, 'scipy'] if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("order", ["everlearn, gymnasium", "gymnasium, everlearn"])

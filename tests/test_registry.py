@@ -24,7 +24,7 @@ def test_names_come_in_order_and_only_once():
 
 def test_unknown_names_are_explained():
     registry: Registry[int] = Registry("number")
-    with pytest.raises(UnknownNameError, match="none registered"):
+    with pytest.raises(UnknownNameError, match="Known: none"):
         registry.get("one")
     registry.register("seven", 7)
     with pytest.raises(UnknownNameError, match=r"unknown number 'sevn'.*Did you mean 'seven'"):

@@ -1,6 +1,7 @@
 """Keep what is needed of runs: ``python tools/keep_results.py runs/quick results/quick``.
 
-Copies config, environment, metrics and videos of every run, without snapshots and transitions.
+Copies config, environment, metrics, variants and videos of every run, without snapshots and
+transitions.
 """
 
 import shutil
@@ -9,12 +10,13 @@ from pathlib import Path
 
 from everlearn.report.build import VIDEOS
 from everlearn.results.read import find_runs
-from everlearn.runs.metrics_file import CONFIG, ENVIRONMENT, METRICS
+from everlearn.runs.metrics_file import CONFIG, ENVIRONMENT, METRICS, VARIANTS
 
 source, target = map(Path, sys.argv[1:])
 for run in find_runs(source):
     place = target / run.relative_to(source)
-    files = [run / name for name in (CONFIG, ENVIRONMENT, METRICS) if (run / name).exists()]
+    names = (CONFIG, ENVIRONMENT, METRICS, VARIANTS)
+    files = [run / name for name in names if (run / name).exists()]
     for file in [*files, *(run / VIDEOS).glob("*.mp4")]:
         kept = place / file.relative_to(run)
         kept.parent.mkdir(parents=True, exist_ok=True)

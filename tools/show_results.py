@@ -1,10 +1,11 @@
 """Put tables and figures of the reported runs into README and docs.
 
 ``python tools/show_results.py``. They come from `everlearn report` on the folders below; a test
-says when a page is behind.
+says when a page is behind. Tables have the runs that are there: none at first.
 """
 
 import csv
+import dataclasses
 import json
 import re
 import shutil
@@ -17,22 +18,43 @@ from statistics import mean
 from typing import Any
 
 from everlearn.report import Report, read_report, write_report
-from everlearn.report.tables import MethodScores, Table, mean_cell, to_markdown
+from everlearn.report.build import StudyReport
+from everlearn.report.claims import claim_tables
+from everlearn.report.tables import (
+    PAPER_PROTOCOL,
+    MethodScores,
+    Table,
+    brief_table,
+    knowledge,
+    mean_cell,
+    to_markdown,
+)
+from everlearn.results.methods import Protocol
+from everlearn.results.read import find_runs
 from everlearn.results.summary import SUCCESS_METRICS
 
 ROOT = Path(__file__).parents[1]
-PAPER, QUICK = "results/paper", "results/quick"
-"""Where the reported runs are; those of the lab notebook are in results/tuning."""
+PAPER, QUICK, ARCHIVE = "results/paper", "results/quick", "results/archive/paper"
+"""Where the reported runs are, and those of version 0.1: `QUICK` and `ARCHIVE`. Those of the lab
+notebook are in results/tuning."""
 
-FIRST_REPORTED = 100
-"""Seeds below are there to tune on."""
+FIRST_REPORTED = {PAPER: 300, QUICK: 100, ARCHIVE: 100}
+"""Seeds below have been seen before settings were fixed."""
+
+NOISE = dataclasses.replace(PAPER_PROTOCOL, reset_noise=0.03)
+"""The preset ``paper-noise``."""
 
 FIGURES = {
     (PAPER, "success"): "docs/images/results.png",
+    (PAPER, "budget"): "docs/images/paper-budget.png",
+    (PAPER, "bins"): "docs/images/paper-bins.png",
+    (ARCHIVE, "success"): "docs/images/results-archive.png",
     (QUICK, "budget"): "docs/images/budget.png",
     (QUICK, "bins"): "docs/images/bins.png",
 }
-"""Figures of reports that pages show, and where they are kept."""
+"""Figures of reports that pages show, and where they are kept; those without runs are not made."""
+
+NOTHING_YET = "No run with the present settings has finished yet."
 
 PARTS = {
     "memory": "no memory of commands and motion",
@@ -48,23 +70,75 @@ METRICS = [metric for metric in SUCCESS_METRICS if metric.name != "forward_trans
 
 
 @lru_cache
-def read(folder: str) -> Report:
-    """Read the runs below a folder."""
-    return read_report([ROOT / folder])
+def read(folder: str) -> Report | None:
+    """Read the runs below a folder; None if there are none."""
+    return read_report([ROOT / folder]) if find_runs(ROOT / folder) else None
 
 
-def methods(folder: str) -> str:
-    """Return the table of a folder's largest study, with a sentence on where it comes from."""
-    part = read(folder).studies[0]
+def part_of(folder: str, protocol: Protocol | None = None) -> StudyReport | None:
+    """Return the study of a protocol, or the largest, in which a run has finished."""
+    report = read(folder)
+    for part in report.studies if report else ():
+        if protocol in (None, part.study.protocol) and any(m.complete for m in part.study.methods):
+            return part
+    return None
+
+
+def methods(folder: str, protocol: Protocol | None = None, papers: bool = True) -> str:
+    """Return the main table of a study, with a sentence on where it comes from.
+
+    `papers` shows the paper's numbers beside the methods that have its settings.
+    """
+    part = part_of(folder, protocol)
+    if part is None:
+        return NOTHING_YET
     words = f"`everlearn report {folder}`: {part.study.protocol}."
     tuned = [
         method.label
         for method in part.study.main
-        if any(run.config.seed < FIRST_REPORTED for run in method.runs)
+        if any(run.config.seed < FIRST_REPORTED[folder] for run in method.runs)
     ]
     if tuned:
         words += f" Of {', '.join(tuned)} these are runs to tune on, not results."
-    return textwrap.fill(words, 100) + "\n\n" + to_markdown(part.tables["brief"]).strip()
+    table = part.tables["brief"]
+    if not papers:
+        table = brief_table(
+            part.study, [dataclasses.replace(score, paper=None) for score in part.scores]
+        )
+    return textwrap.fill(words, 100) + "\n\n" + to_markdown(table).strip()
+
+
+def paper_methods() -> str:
+    """Return the curves and the main table of the runs with the paper's protocol."""
+    table = methods(PAPER, PAPER_PROTOCOL)
+    if part_of(PAPER, PAPER_PROTOCOL) is None:
+        return table
+    words = (
+        f"Success rates along training in `{PAPER}`. Nothing is smoothed. Shaded: the episodes in "
+        "which a task itself is trained. Bands: standard error."
+    )
+    picture = f"![Success of each task along training]({FIGURES[PAPER, 'success']})"
+    return "\n\n".join([picture, textwrap.fill(words, 100), table])
+
+
+def further(name: str) -> str:
+    """Return another table of the runs with the paper's protocol, such as ``periods``."""
+    part = part_of(PAPER, PAPER_PROTOCOL)
+    if name in ("claims", "forgetting"):
+        tables = {table.name: table for table in claim_tables(part.study.methods if part else ())}
+        return to_markdown(tables[name]).strip()
+    if part is None or name not in part.tables:
+        return NOTHING_YET
+    return to_markdown(part.tables[name]).strip()
+
+
+def ablation(agent: str, name: str, figure: str, words: str) -> str:
+    """Return the table and figure of the values of one option, by the paper's protocol."""
+    table = variations(PAPER, agent, {name: words})
+    if table.count("\n| `") < 2:
+        return NOTHING_YET
+    picture = f"![Final average performance by {name}](images/{Path(FIGURES[PAPER, figure]).name})"
+    return f"{picture}\n\n{table}"
 
 
 def variations(folder: str, agent: str, options: Mapping[str, str]) -> str:
@@ -80,7 +154,8 @@ def variations(folder: str, agent: str, options: Mapping[str, str]) -> str:
         Last parts of their names, and what to say of each. Of a single one, the agent as it is
         has a value too.
     """
-    scores = [score for score in read(folder).studies[0].scores if score.method.agent == agent]
+    part = part_of(folder, PAPER_PROTOCOL if folder == PAPER else None)
+    scores = [score for score in (part.scores if part else ()) if score.method.agent == agent]
     order = list(options)
     rows: list[tuple[float, MethodScores, str]] = []
     for score in scores:
@@ -105,6 +180,8 @@ def variations(folder: str, agent: str, options: Mapping[str, str]) -> str:
     )
     headings = ("", "seeds", *(metric.titled for metric in METRICS))
     note = f"In percent, mean ± standard error over seeds (`everlearn report {folder}`)."
+    if rows:
+        note += f" {knowledge([rows[0][1].method])}"
     return to_markdown(Table("variations", "", headings, cells, note)).strip()
 
 
@@ -251,8 +328,20 @@ def worlds() -> str:
 BLOCKS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/reliability.md", "torture"): torture,
     ("docs/worlds.md", "worlds"): worlds,
-    ("README.md", "paper"): partial(methods, PAPER),
-    ("README.md", "quick"): partial(methods, QUICK),
+    ("README.md", "paper"): paper_methods,
+    **{
+        ("docs/results.md", name): partial(further, name)
+        for name in ("periods", "variants", "claims", "forgetting")
+    },
+    ("docs/results.md", "noise"): partial(methods, PAPER, NOISE),
+    ("docs/results.md", "paper-budget"): partial(
+        *(ablation, "mlp-paper-coreset", "capacity", "budget"), ", as `mlp-paper-coreset` has it"
+    ),
+    ("docs/results.md", "paper-bins"): partial(
+        *(ablation, "oa-paper", "bins", "bins"), ", as `oa-paper` has it"
+    ),
+    ("docs/results.md", "archive"): partial(methods, ARCHIVE, papers=False),
+    ("docs/results.md", "quick"): partial(methods, QUICK),
     ("docs/results.md", "parts"): partial(variations, QUICK, "oa", PARTS),
     ("docs/results.md", "bins"): partial(variations, QUICK, "oa", {"bins": ", as `oa` has it"}),
     ("docs/results.md", "budget"): partial(
@@ -288,11 +377,19 @@ def main() -> None:
     for page, text in pages():
         page.write_text(text, encoding="utf-8")
     for source in dict.fromkeys(source for source, _ in FIGURES):
+        part, report = part_of(source), read(source)
+        if part is None or report is None:
+            continue
         with tempfile.TemporaryDirectory() as out:
-            write_report(read(source), out)
+            wanted = PAPER_PROTOCOL if source == PAPER else part.study.protocol
+            chosen = [one for one in report.studies if one.study.protocol == wanted]
+            if not chosen:
+                continue
+            write_report(dataclasses.replace(report, studies=chosen), out)
             for (folder, name), kept in FIGURES.items():
-                if folder == source:
-                    shutil.copyfile(Path(out) / "figures" / f"{name}.png", ROOT / kept)
+                made = Path(out) / "figures" / f"{name}.png"
+                if folder == source and made.exists():
+                    shutil.copyfile(made, ROOT / kept)
 
 
 if __name__ == "__main__":

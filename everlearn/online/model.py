@@ -23,11 +23,12 @@ from everlearn.online.encoding import LosseEncoding
 from everlearn.online.kernels import imagination as kernels
 from everlearn.online.recursive import RecursiveLearner
 from everlearn.online.ridge import RidgeLearner
+from everlearn.support.archive import save_archive
 from everlearn.support.checks import check_whole
 from everlearn.support.errors import NotReadyError
 from everlearn.support.settings import with_options
 from everlearn.support.threads import Threads
-from everlearn.world_model.base import ImaginingModel, Transitions, paired
+from everlearn.world_model.base import ImaginingModel, Transitions
 from everlearn.world_model.inputs import Batch
 from everlearn.world_model.memory import Memory
 from everlearn.world_model.step_kernels import MemoryTables, Trajectories
@@ -211,11 +212,7 @@ class OnlineWorldModel(ImaginingModel):
 
         Out of their reach local grids are there too, with values of 0.
         """
-        observations = self.inputs.check_observation(obs, "obs")
-        actions = self.inputs.check_action(action, "action")
-        single = observations.ndim == 1 and actions.ndim == 1
-        observations, actions = paired(observations, actions)
-        states = self.inputs.check_memory(memory, observations)
+        observations, actions, states, single = self._checked_inputs(obs, action, memory)
         cells, values = self.encoding(self.inputs.assemble(observations, actions, states))
         return (cells[0], values[0]) if single else (cells, values)
 
@@ -235,26 +232,12 @@ class OnlineWorldModel(ImaginingModel):
 
     # Learning --------------------------------------------------------------------------
 
-    def learn(self, obs: object, action: object, next_obs: object, memory: object = None) -> None:
-        """Take in one transition: equation 5 at the cells that it activates.
-
-        `memory` is the memory's state at `obs`. While `warming_up`, transitions are kept; the
-        one that completes the warm-up fixes the scale and learns all of them in order.
-        Bad input raises and changes nothing.
-        """
-        self._learn(self._checked(obs, action, next_obs, memory, (1,)))
-
-    def learn_unchecked(
-        self,
-        obs: FloatArray,
-        action: FloatArray,
-        next_obs: FloatArray,
-        memory: FloatArray | None = None,
-    ) -> None:
-        """`learn` of a transition that was checked before: finite, ``[S]``, ``[A]``, ``[S]``."""
-        self._learn(self._transition(obs, action, next_obs, memory))
-
     def _learn(self, transition: Transitions) -> None:
+        """Equation 5 at the cells that a transition activates.
+
+        While `warming_up`, transitions are kept; the one that completes the warm-up fixes the scale
+        and learns all of them in order.
+        """
         self._widen_range(transition)
         if self._refitted(transition):
             return
@@ -412,7 +395,7 @@ class OnlineWorldModel(ImaginingModel):
 
     def save(self, path: str | Path) -> None:
         """Write the model to `path`, atomically."""
-        snapshot.save_model(self, path)
+        save_archive(path, snapshot.KIND, snapshot.VERSION, *self.state())
 
     @classmethod
     def load(cls, path: str | Path, memory: Memory | None = None) -> OnlineWorldModel:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from everlearn.support.archive import check_arrays, load_archive, save_archive
+from everlearn.support.archive import check_arrays, load_archive
 from everlearn.support.errors import InvalidInputError
 from everlearn.support.files import reading
 from everlearn.world_model.memory import Memory, restored_memory
@@ -149,12 +149,6 @@ def _check_arrays(model: OnlineWorldModel, arrays: Arrays) -> None:
     for name in ("projection", "centre", "multiplier"):
         if not np.isfinite(arrays[name]).all():
             raise InvalidInputError(f"{name!r} of a state has numbers that are not finite")
-
-
-def save_model(model: OnlineWorldModel, path: str | Path) -> None:
-    """Write `model` to one file, atomically."""
-    arrays, meta = model_state(model)
-    save_archive(path, KIND, VERSION, arrays, meta)
 
 
 def load_model(

@@ -43,6 +43,7 @@ from everlearn.support.files import reading
 from everlearn.support.pickling import reduced, shallow_copy
 from everlearn.support.settings import values_of, with_options
 from everlearn.support.threads import one_thread_at_a_time
+from everlearn.world_model.inputs import InputChecks
 from everlearn.world_model.scaling import as_box
 
 if TYPE_CHECKING:
@@ -167,6 +168,7 @@ class PlanningAgent:
         self.blueprint = blueprint
         self.observation_space: spaces.Box = model.observation_space
         self.action_space: spaces.Box = model.action_space
+        self._border = InputChecks(self.observation_space, self.action_space)
         strategy = getattr(model, "strategy", None)
         self.boundary_aware: bool = getattr(strategy, "boundary_aware", False)
         self._by_name: bool = getattr(strategy, "task_dependent", False)
@@ -435,22 +437,13 @@ class PlanningAgent:
         The return, if there is one, counts from the present step: in a long episode a sum from its
         start would cost digits of the rewards to come.
         """
-        array = _shaped(what, obs, self.observation_space)
+        state = self._border.check_observation(obs, what, (1,))
         if self.learns_reward:
-            array = np.append(array, np.zeros(self.model.inputs.unread))
-        inputs = getattr(self.model, "inputs", None)
-        if inputs is None:
-            return _all_finite(what, array)
-        checked: FloatArray = inputs.check_observation(array, what, (1,))
-        return checked
+            state = np.append(state, np.zeros(self.model.inputs.unread))
+        return state
 
     def _checked_action(self, action: FloatArray) -> FloatArray:
-        array = _shaped("action", action, self.action_space)
-        inputs = getattr(self.model, "inputs", None)
-        if inputs is None:
-            return _all_finite("action", array)
-        checked: FloatArray = inputs.check_action(array, "action", (1,))
-        return checked
+        return self._border.check_action(action, "action", (1,))
 
     def _observed(self, state: FloatArray) -> FloatArray:
         """Return the observation in what the model sees."""
@@ -481,16 +474,29 @@ class PlanningAgent:
 
     # Keeping ---------------------------------------------------------------------------
 
-    def evaluation_copy(self, seed: int | np.random.SeedSequence) -> Self:
+    @property
+    def evaluation_variants(self) -> dict[str, dict[str, Any]]:
+        """Other ways to evaluate it: arguments of `evaluation_copy` by a name for tables."""
+        return {} if self.bursts is None else {"without bursts": {"bursts": False}}
+
+    def evaluation_copy(self, seed: int | np.random.SeedSequence, bursts: bool = True) -> Self:
         """Return an agent that acts with this one's model and learns nothing.
 
         The model is shared, not copied; planner, its generator and the memory are its own, so
         nothing it does reaches this agent.
+
+        Parameters
+        ----------
+        seed
+            Of its plans and bursts.
+        bursts
+            Whether it leaves plans that get it nowhere, as this agent does.
         """
-        plans, bursts = _seed_pair(seed)
+        plans, escaping = _seed_pair(seed)
         other: Self = shallow_copy(self)
         other.planner = self.planner.spawn(plans)
-        other.escape = None if self.escape is None else self.escape.spawn(bursts)
+        escape = self.escape if bursts else None
+        other.escape = None if escape is None else escape.spawn(escaping)
         other.episodes = 0
         other.last_plan = None
         other._memory_state = None
@@ -676,23 +682,6 @@ def _seed_pair(
         key = (*seed.spawn_key, BURSTS)
         return seed, np.random.SeedSequence(seed.entropy, spawn_key=key)
     return seed, np.random.SeedSequence(seed, spawn_key=(BURSTS,))
-
-
-def _shaped(what: str, value: FloatArray, space: spaces.Box) -> FloatArray:
-    """Return `value` as an array of numbers, or refuse a wrong shape or type."""
-    array = as_numbers(value, what)
-    if array.shape != space.shape:
-        raise InvalidInputError(
-            f"{what} is {array.dtype} of shape {array.shape}; expected numbers of shape "
-            f"{space.shape}"
-        )
-    return array
-
-
-def _all_finite(what: str, array: FloatArray) -> FloatArray:
-    if not np.all(np.isfinite(array)):
-        raise InvalidInputError(f"{what} has numbers that are not finite: {array}")
-    return array
 
 
 def _finite(reward: float) -> float:

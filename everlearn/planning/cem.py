@@ -28,9 +28,9 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.interfaces import FloatArray, Objective, Plan, WorldModel
-from everlearn.planning.noise import check_beta, colored_noise
+from everlearn.planning.noise import colored_noise
 from everlearn.planning.rollout import Actions, Sequences, action_bounds, imagine
-from everlearn.support.checks import as_numbers, check_number, check_whole
+from everlearn.support.checks import check_number, check_whole
 from everlearn.support.errors import InvalidInputError
 
 
@@ -72,7 +72,7 @@ class CEMConfig:
             raise InvalidInputError(
                 f"elites is {self.elites}, more than the {self.candidates} candidates"
             )
-        check_beta(self.noise_beta)
+        check_number("noise_beta", self.noise_beta, 0.0, 1e6)
         check_number("deviation", self.deviation, 0.0, 100.0)
         check_number("noise_decades", self.noise_decades, 0.0, 10.0)
         for name in ("kept_elites", "momentum", "discount"):
@@ -148,7 +148,7 @@ class CEMPlanner:
         model
             Imagines: ``rollout(obs, actions, memory=memory)``.
         obs
-            The present observation, ``[S]``.
+            The present observation, ``[S]``. The model checks it, unless it was checked before.
         objective
             Batched reward; called once an iteration on flattened ``[N * H]`` transitions.
         memory
@@ -158,12 +158,6 @@ class CEMPlanner:
             the one before. The first is always done.
         """
         started = time.perf_counter()
-        obs = as_numbers(obs, "observation")
-        if obs.shape != model.observation_space.shape:
-            raise InvalidInputError(
-                f"cannot plan from an observation of shape {obs.shape}; expected "
-                f"{model.observation_space.shape}"
-            )
         if deadline_ms is not None:
             check_number("deadline_ms", deadline_ms, 0.0, math.inf)
         deadline = math.inf if deadline_ms is None else started + deadline_ms / 1000.0

@@ -27,8 +27,8 @@ class Episode:
         Whether the environment ended it, and not its time limit or `max_steps`.
     info
         The environment's last ``info``.
-    seconds
-        Wall-clock time, reset included.
+    seconds, processor_seconds
+        Wall-clock time, reset included, and what this process used of its processors.
     """
 
     length: int
@@ -36,6 +36,7 @@ class Episode:
     terminated: bool
     info: dict[str, Any]
     seconds: float
+    processor_seconds: float
 
     @property
     def success(self) -> bool | None:
@@ -72,7 +73,7 @@ def run_episode(
     """
     if max_steps is not None and max_steps < 1:
         raise InvalidInputError(f"max_steps is {max_steps}; expected at least 1")
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     obs, info = env.reset(seed=seed, options=options)
     agent.begin_episode()
     length, total, terminated, truncated = 0, 0.0, False, False
@@ -85,4 +86,5 @@ def run_episode(
         obs = next_obs
         length += 1
         total += float(reward)
-    return Episode(length, total, bool(terminated), info, time.perf_counter() - started)
+    seconds, processor_seconds = time.perf_counter() - started, time.process_time() - used
+    return Episode(length, total, bool(terminated), info, seconds, processor_seconds)

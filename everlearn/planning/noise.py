@@ -11,16 +11,6 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.support.errors import InvalidInputError
-
-
-def check_beta(beta: float) -> None:
-    """Refuse an exponent that is not a finite number of at least 0."""
-    if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not math.isfinite(beta):
-        raise InvalidInputError(f"noise exponent beta is {beta!r}; expected a finite number >= 0")
-    if beta < 0:
-        raise InvalidInputError(f"noise exponent beta is {beta}; expected a number >= 0")
-
 
 def colored_noise(
     generator: np.random.Generator, shape: tuple[int, ...], beta: float
@@ -38,11 +28,8 @@ def colored_noise(
     shape
         Shape of the result; the last axis is time.
     beta
-        Exponent of the spectrum: 0 is white noise, 1 pink, 2 red.
+        Exponent of the spectrum, at least 0: 0 is white noise, 1 pink, 2 red.
     """
-    check_beta(beta)
-    if not shape or shape[-1] < 1:
-        raise InvalidInputError(f"noise shape is {shape}; expected a last axis of at least 1 step")
     length = shape[-1]
     # Frequencies in units of the lowest one: weights are at most 1 and cannot overflow.
     weights = np.maximum(np.fft.rfftfreq(length) * length, 1.0) ** (-beta / 2.0)

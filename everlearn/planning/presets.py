@@ -19,7 +19,19 @@ from everlearn.planning.escape import EscapeConfig
 from everlearn.world_model.memory import MotionMemoryConfig
 
 OA_PAPER = PlanningAgentConfig()
-"""The paper as written: the defaults of all parts are the paper's."""
+"""The paper, gaps filled: the defaults of all parts are the paper's, or one of `GAPS`."""
+
+GAPS = (
+    ("input scaling and gains", "bounds become -3 to 3 for observations, -1.5 to 1.5 for actions"),
+    ("clipping", "predicted observations stay inside the observation space"),
+    ("planner reset", "at the start of every episode, and when the task changes"),
+    ("noise exponent", "2 for the colored noise"),
+    ("deviation", "half of half the range of the actions, at the start of every decision"),
+    ("kept elites", "30 % of them, between iterations and, shifted, between decisions"),
+    ("momentum", "0.1 on mean and deviation"),
+    ("executed action", "the first of the best sequence seen, not of the mean"),
+)
+"""What the paper does not say, and what `OA_PAPER` does."""
 
 OA_GENERAL = PlanningAgentConfig(
     model=OnlineModelConfig(

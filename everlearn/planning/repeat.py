@@ -44,7 +44,8 @@ class RepeatedAction:
         """
         if not self.steps or not np.array_equal(action, self.action):
             self.steps, self.reward = 0, 0.0
-            self.start, self.action = obs, action
+            # Copies: the environment may write its next observation into the same array.
+            self.start, self.action = obs.copy(), action.copy()
         self.steps += 1
         self.reward += reward
         return terminated or self.steps >= self.times

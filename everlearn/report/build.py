@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from everlearn.report.curves import CurveFigure, curve_figures
 from everlearn.report.tables import (
+    PAPER_PROTOCOL,
+    PAPER_SCORES,
     UNFINISHED,
     MethodScores,
     Table,
@@ -56,7 +58,8 @@ class StudyReport:
     scores
         Numbers of each method.
     tables
-        By name: ``methods``, ``brief``, ``tasks``, ``periods``, and ``comparison`` of two sets.
+        By name: ``methods``, ``brief``, ``tasks``, ``periods``, ``comparison`` of two sets,
+        ``variants`` where runs know of any, and ``claims`` and ``forgetting`` of the paper's study.
     curves
         What is drawn over time.
     changes
@@ -141,6 +144,7 @@ def _report(
             brief_table(study, scores),
             task_table(study, resampling),
             period_table(study, resampling),
+            *_further_tables(study, resampling),
         ]
         differences: list[Change] = []
         if sets:
@@ -154,6 +158,21 @@ def _report(
         named = {table.name: table for table in tables}
         parts.append(StudyReport(study, scores, named, curves, differences))
     return Report(sources, parts, left_out, resampling)
+
+
+def _further_tables(study: Study, resampling: Resampling) -> list[Table]:
+    """Return tables that only some studies have; others do not load what makes them."""
+    tables = []
+    runs = [run for method in study.methods for run in method.runs]
+    if any(run.variants or "bursts" in run.columns["eval"] for run in runs):
+        from everlearn.report.variants import variant_table
+
+        tables += [table] if (table := variant_table(study, resampling)) else []
+    if study.protocol == PAPER_PROTOCOL and {m.agent for m in study.main} & PAPER_SCORES.keys():
+        from everlearn.report.claims import claim_tables
+
+        tables += claim_tables(study.methods)
+    return tables
 
 
 def summary_lines(report: Report) -> list[str]:

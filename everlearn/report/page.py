@@ -144,7 +144,11 @@ def _study(
             _notes(study.notes),
             '<div class="scroll">' + _score_table(study, part.scores) + "</div>",
             f'<p class="caption">{escape(part.tables["methods"].note)}</p>',
-            *(_titled_table(part.tables[name]) for name in ("comparison",) if name in part.tables),
+            *(
+                _titled_table(part.tables[name])
+                for name in ("comparison", "claims", "forgetting", "variants")
+                if name in part.tables
+            ),
             # Together, so that what stays in view while one scrolls goes with the charts.
             '<div><div class="controls" role="group" aria-label="What is shown"></div>',
             '<div class="charts"></div></div>',

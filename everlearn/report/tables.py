@@ -35,10 +35,11 @@ PERIOD_COLUMNS = {
     "bursts": "bursts",
     "steps": "steps",
     "seconds": "minutes",
+    "processor": "processor minutes",
 }
 """Of `summary.period_scores`, and what stands above them."""
 
-PLAIN_MEANS = {"bursts": 1, "steps": 1, "seconds": 1 / 60}
+PLAIN_MEANS = {"bursts": 1, "steps": 1, "seconds": 1 / 60, "processor": 1 / 60}
 """Those that are neither shares nor returns, and the unit in which they are shown."""
 
 UNFINISHED = "so far"
@@ -253,6 +254,19 @@ def _remarks(study: Study, scores: Sequence[MethodScores]) -> str:
     return text
 
 
+def knowledge(methods: Iterable[Method]) -> str:
+    """Say below a table without such columns what its methods are told and given."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for method in methods:
+        known = words_cell(method.told), words_cell(method.given)
+        groups.setdefault(known, []).append(method.label)
+    words = [
+        f"{', '.join(labels)}: told {told}, given {given}"
+        for (told, given), labels in groups.items()
+    ]
+    return f"What methods know: {'; '.join(words)}."
+
+
 def _starts_unmeasured(method: Method) -> bool:
     """Whether regret of some run starts with a value that was measured later."""
     return any(len(run.evaluations.episodes) and not run.evaluated_at_start for run in method.runs)
@@ -270,12 +284,12 @@ def task_table(study: Study, resampling: Resampling) -> Table:
         for task in tasks:
             known = [final[task] for final in finals if task in final]
             values = [[value] for value in known if not math.isnan(value)]
-            cells.append(_mean(estimate(values, resampling), success) if values else MISSING)
+            cells.append(mean_of(estimate(values, resampling), success) if values else MISSING)
         rows.append((method.label, str(len(finals)), *cells))
     measured = "Success rate in the last evaluation, in percent" if success else "Mean return"
     measured += "" if success else " in the last evaluation"
     title = "Success at the end" if success else "Return at the end"
-    note = f"{measured}: mean ± standard error over seeds."
+    note = f"{measured}: mean ± standard error over seeds. {knowledge(study.methods)}"
     return Table("tasks", title, ("method", "seeds", *tasks), tuple(rows), note)
 
 
@@ -295,7 +309,9 @@ def period_table(study: Study, resampling: Resampling) -> Table:
                     mean = sum(known) / len(known) * PLAIN_MEANS[word]
                     cells.append(f"{mean:.0f}" if mean >= 100 else f"{mean:.1f}")
                 else:
-                    cells.append(_mean(estimate([[value] for value in known], resampling), success))
+                    cells.append(
+                        mean_of(estimate([[value] for value in known], resampling), success)
+                    )
             rows.append((method.label, str(len(runs)), name, *cells))
     training = "solved in training" if success else "return in training"
     headings = ("method", "seeds", "task", training, *list(PERIOD_COLUMNS.values())[1:])
@@ -303,7 +319,8 @@ def period_table(study: Study, resampling: Resampling) -> Table:
     note = (
         f"{unit}: mean ± standard error over finished runs. Before training, after its period, at "
         "the end: evaluated with learning off. Bursts: escape bursts in an episode of the last "
-        "evaluation. Steps and minutes: training in the period. These are means over runs."
+        "evaluation. Steps, minutes (wall time) and processor minutes: training in the period. "
+        f"These are means over runs. {knowledge(study.methods)}"
     )
     return Table("periods", "Periods of training", headings, tuple(rows), note)
 
@@ -332,7 +349,7 @@ def mean_cell(score: MethodScores, metric: Metric) -> str:
         if math.isnan(value):
             return MISSING
         return f"{shown(value, score.percent)} ({UNFINISHED})"
-    return _mean(score.estimates[metric.name], score.percent)
+    return mean_of(score.estimates[metric.name], score.percent)
 
 
 def middle_cell(score: MethodScores, metric: Metric) -> str:
@@ -351,7 +368,8 @@ def paper_cell(score: MethodScores, metric: Metric) -> str:
     return MISSING if score.paper is None else f"{getattr(score.paper, PAPERS[metric.name]):.2f}"
 
 
-def _mean(values: Estimate, as_percent: bool) -> str:
+def mean_of(values: Estimate, as_percent: bool) -> str:
+    """Mean ± standard error."""
     if not values.runs:
         return MISSING
     mean = shown(values.mean, as_percent)

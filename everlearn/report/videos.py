@@ -12,10 +12,11 @@ from everlearn.interfaces import Agent
 from everlearn.planning.episode import run_episode
 from everlearn.report.build import VIDEOS
 from everlearn.results.methods import Study, slug
+from everlearn.runs.config import seen_tasks
 from everlearn.runs.loop import make
 from everlearn.runs.metrics_file import CHECKPOINTS, Notify, snapshot_names
 from everlearn.runs.reload import load_run
-from everlearn.runs.schedule import agent_seed, seen_tasks
+from everlearn.runs.schedule import agent_seed
 from everlearn.support.threads import limited_threads
 
 BEFORE, AFTER = "before", "after"

@@ -17,20 +17,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.runs.config import RunConfig
+from everlearn.runs.config import RunConfig, evaluation_episodes, seen_tasks
 from everlearn.runs.metrics_file import (
     CHECKPOINTS,
     CONFIG,
     ENVIRONMENT,
     KINDS,
+    MAX_NUMBER,
     METRICS,
     SINGLE,
+    VARIANTS,
     Line,
+    is_word,
     open_lines,
     snapshot_name,
     snapshot_names,
 )
-from everlearn.runs.schedule import evaluation_episodes, seen_tasks
 from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
 from everlearn.support.files import check_folder, exists, read_record, reading
 
@@ -87,6 +89,8 @@ class RunRecord:
         Runs of single tasks that lie below it, by task; forward transfer compares with them.
     environment
         Versions and machine, as far as its folder says.
+    variants
+        Other ways to evaluate the agent at the end, by name: success rates or returns by task.
     origin
         Name of the set that it belongs to, where sets are compared.
     """
@@ -97,6 +101,7 @@ class RunRecord:
     evaluations: Evaluations
     alone: Mapping[str, RunRecord]
     environment: Mapping[str, Any]
+    variants: Mapping[str, Mapping[str, float]]
     origin: str = ""
 
     def episode_column(self, name: str) -> npt.NDArray[Any]:
@@ -252,6 +257,7 @@ def read_run(run: str | Path, origin: str = "") -> RunRecord:
             if _has_run_alone(folder, task)
         },
         _environment(folder / ENVIRONMENT),
+        _variants(folder / VARIANTS, config),
         origin,
     )
 
@@ -354,6 +360,31 @@ def _environment(file: Path) -> dict[str, Any]:
         return read_record(file)
     except OSError:  # not there, or damaged
         return {}  # nothing is computed from it, and the page says that it is not known
+
+
+def _variants(file: Path, config: RunConfig) -> dict[str, dict[str, float]]:
+    """Read what other ways to evaluate the agent gave; nothing where they were not tried."""
+    if not exists(file):
+        return {}
+    measured = "success_rate" if config.measures_success else "mean_return"
+    lowest, highest = (0.0, 1.0) if config.measures_success else (-MAX_NUMBER, MAX_NUMBER)
+    tasks = dict.fromkeys(config.tasks)
+    try:
+        found = {
+            name: {task: float(by_task[task][measured]) for task in tasks}
+            for name, by_task in read_record(file)["variants"].items()
+        }
+        right = all(map(is_word, found)) and len(found) <= MAX_COLUMNS
+        values = [value for by_task in found.values() for value in by_task.values()]
+        right = right and all(lowest <= value <= highest for value in values)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        right = False
+    if not right:
+        raise DamagedFileError(
+            f"{file} does not have the {measured} of every task of the run; move it away, or "
+            "restore it from a copy"
+        )
+    return found
 
 
 def _has_run_alone(folder: Path, task: str) -> bool:

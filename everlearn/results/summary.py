@@ -137,8 +137,8 @@ def period_scores(run: RunRecord) -> dict[str, Scores]:
     dict
         ``training``: share of its episodes that were solved, or their mean return; ``before``,
         ``after``, ``end``: the evaluation just before its period, just after it, and at the end of
-        the run; ``bursts``: escape bursts in an episode of the evaluation at the end; ``steps`` and
-        ``seconds`` of its training. NaN where the run does not say.
+        the run; ``bursts``: escape bursts in an episode of the evaluation at the end; ``steps``,
+        ``seconds`` and ``processor`` seconds of its training. NaN where the run does not say.
     """
     config, table = run.config, run.evaluations
     column = "success" if config.measures_success else "return"
@@ -148,6 +148,7 @@ def period_scores(run: RunRecord) -> dict[str, Scores]:
             ("training", column, _mean),
             ("steps", "length", _sum),
             ("seconds", "seconds", _sum),
+            ("processor", "processor_seconds", _sum),
         )
     }
     scores = {}
@@ -161,6 +162,13 @@ def period_scores(run: RunRecord) -> dict[str, Scores]:
         scores[name] = {word: values[name] for word, values in by_entry.items()} | evaluated
         scores[name]["bursts"] = _bursts_at_end(run, task)
     return scores
+
+
+def bursts_at_end(runs: Iterable[RunRecord]) -> float | None:
+    """Mean escape bursts in an episode of the last evaluations; None if no run says them."""
+    counts = [_bursts_at_end(run, task) for run in runs for task in dict.fromkeys(run.config.tasks)]
+    known = [count for count in counts if not math.isnan(count)]
+    return sum(known) / len(known) if known else None
 
 
 def _bursts_at_end(run: RunRecord, task: str) -> float:

@@ -20,8 +20,8 @@ from everlearn.support.errors import (
     DamagedFileError,
     InvalidInputError,
     UnknownNameError,
-    did_you_mean,
     given,
+    unknown_name,
 )
 from everlearn.support.files import RECORD_LIMIT, parse_record, read_file
 
@@ -249,7 +249,8 @@ class RunConfig:
             content = read_file(path, RECORD_LIMIT, follow=follow)
         except FileNotFoundError:
             raise InvalidInputError(
-                f"no config at {path}; give the config.json of a run or a file like it"
+                f"no config at {path}; give the folder of a run, or a config.json where a file is "
+                "asked for"
             ) from None
         return cls.from_json(content, str(path))
 
@@ -272,6 +273,24 @@ class RunConfig:
             elif None not in (mine, theirs) or item.name not in (*MACHINE_SETTINGS, *RECORDED):
                 found.append(f"{item.name}: {_shown(mine)} and now {_shown(theirs)}")
         return found
+
+
+def evaluation_episodes(config: RunConfig, done: int) -> int:
+    """Episodes a task of the evaluation that is due after `done` episodes; 0 if none is.
+
+    The start of the run counts as a switch.
+    """
+    schedule = config.evaluation
+    inside = done % config.episodes_per_task
+    if inside == 0:
+        return schedule.boundary_episodes
+    return schedule.episodes if schedule.every and inside % schedule.every == 0 else 0
+
+
+def seen_tasks(config: RunConfig, done: int) -> tuple[str, ...]:
+    """Names of the tasks begun within `done` episodes, each once, in their first order."""
+    entries = -(-done // config.episodes_per_task)
+    return tuple(dict.fromkeys(config.tasks[:entries]))
 
 
 def _option_differences(
@@ -298,10 +317,7 @@ def check_known(values: Mapping[str, Any], config: type[Any], source: str) -> No
     known = [item.name for item in dataclasses.fields(config)]
     for name in values:
         if name not in known:
-            raise UnknownNameError(
-                f"unknown setting {given(name)} in {source}; known: {', '.join(known)}."
-                f"{did_you_mean(name, known)}"
-            )
+            raise UnknownNameError(f"{source}: {unknown_name('setting', name, known)}")
 
 
 def _plain_options(name: str, options: object) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -70,6 +70,9 @@ class Evaluator:
         Processes that play some of the episodes.
     notify
         Told of a process that died.
+    variant
+        Further arguments of the agent's `evaluation_copy`: another way to evaluate it. Other
+        processes do not know of it.
     """
 
     def __init__(
@@ -80,8 +83,9 @@ class Evaluator:
         videos: Path | None = None,
         others: Evaluators | None = None,
         notify: Callable[[str], None] = lambda text: None,
+        variant: Mapping[str, Any] | None = None,
     ) -> None:
-        self.config = config
+        self.config, self._variant = config, variant or {}
         self.world = world_named(config.world)
         self._films: Any = None
         if videos is not None:
@@ -180,7 +184,7 @@ class Evaluator:
         """Play an episode of `task` after `done` training episodes."""
         env = self._environments.of(task)
         reset, acting = schedule.evaluation_seeds(self.config, done, task, episode)
-        copy = agent.evaluation_copy(acting)
+        copy = agent.evaluation_copy(acting, **self._variant)
         copy.begin_task(task, self.world.objective(task))
         film = None
         if self._films is not None:

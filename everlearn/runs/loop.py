@@ -239,6 +239,7 @@ class _Runner:
             "length": episode.length,
             "return": episode.total_reward,
             "seconds": round(episode.seconds, 4),
+            "processor_seconds": round(episode.processor_seconds, 4),
         }
         if record is not None:
             # Before the line: where the metrics have an episode, its transitions are there.
@@ -251,7 +252,8 @@ class _Runner:
         return schedule.evaluation_episodes(self.config, done) > 0
 
     def _evaluate(self, state: RunState) -> list[Line]:
-        config, done, began = self.config, state.episode, time.perf_counter()
+        config, done = self.config, state.episode
+        began, used = time.perf_counter(), time.process_time()
         when = {"episode": done, "step": state.step}
         # An extended run has evaluated all but the task that comes next.
         tasks = [task for task in schedule.evaluated_tasks(config, done) if task not in self.known]
@@ -267,9 +269,11 @@ class _Runner:
         seen = [task for task in schedule.seen_tasks(config, done) if task not in self.known]
         models = list(self.evaluator.model_lines(self.agent, tuple(seen)))
         # Tasks are evaluated side by side, so that each has its share of the time.
-        seconds = round((time.perf_counter() - began) / len(tasks), 4)
+        spent = {"seconds": round((time.perf_counter() - began) / len(tasks), 4)}
+        if (config.evaluators or 1) == 1:  # what other processes use is not known here
+            spent["processor_seconds"] = round((time.process_time() - used) / len(tasks), 4)
         lines: list[Line] = [
-            {"kind": "eval", **when, "task": task, **result, "seconds": seconds}
+            {"kind": "eval", **when, "task": task, **result, **spent}
             for task, result in results.items()
         ]
         self.known = frozenset()

@@ -19,6 +19,9 @@ from everlearn.support.errors import DamagedFileError, EverlearnError
 from everlearn.support.files import exists, is_folder, open_file, readable
 
 CONFIG, METRICS, ENVIRONMENT = "config.json", "metrics.jsonl", "environment.json"
+VARIANTS = "variants.json"
+"""What other ways to evaluate the agent of a finished run gave (`evaluate_variants`)."""
+
 CUT = "metrics.cut.jsonl"
 """Lines that a resumed run cut off its metrics, because it computes them again."""
 
@@ -62,7 +65,8 @@ def _rate(value: object) -> bool:
     return value is not None and _number(value) and 0 <= value <= 1  # type: ignore[operator]
 
 
-def _word(value: object) -> bool:
+def is_word(value: object) -> bool:
+    """Whether it is a name that lines may hold."""
     return isinstance(value, str) and len(value) <= MAX_WORD and value.isprintable()
 
 
@@ -70,14 +74,14 @@ def _flag(value: object) -> bool:
     return value is None or isinstance(value, bool)
 
 
-_PLACE: dict[str, Callable[[object], bool]] = {"episode": _whole, "step": _whole, "task": _word}
+_PLACE: dict[str, Callable[[object], bool]] = {"episode": _whole, "step": _whole, "task": is_word}
 _REQUIRED: dict[str, dict[str, Callable[[object], bool]]] = {
     # A world that measures returns has no success: null, and `mean_return` in evaluations.
     "episode": {**_PLACE, "success": _flag, "length": _whole},
     "eval": _PLACE,
     "model": _PLACE,
 }
-_OPTIONAL: dict[str, Callable[[object], bool]] = {"kind": _word, "success_rate": _rate}
+_OPTIONAL: dict[str, Callable[[object], bool]] = {"kind": is_word, "success_rate": _rate}
 KINDS = tuple(_REQUIRED)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -68,13 +69,13 @@ def evaluated_score(line: Line) -> float:
     return float(line["success_rate"] if "success_rate" in line else line["mean_return"])
 
 
-class Screen(Listener):
-    """Shows a run.
+class Display(ABC):
+    """A live table on a terminal, plain lines elsewhere.
 
     Parameters
     ----------
     console
-        Where to; a live table if it is a terminal, plain lines if not.
+        Where to.
     quiet
         Show messages only.
     """
@@ -83,6 +84,39 @@ class Screen(Listener):
         self.console = error_console() if console is None else console
         self.quiet = quiet
         self._live: Live | None = None
+
+    @abstractmethod
+    def _render(self) -> Group:
+        """Return the table as it is now."""
+
+    def message(self, text: str) -> None:
+        """Show a message, above the table."""
+        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+    def end(self) -> None:
+        """Leave the last table on the screen."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _start(self) -> None:
+        if not self.quiet and self.console.is_terminal:
+            self._live = Live(
+                console=self.console, get_renderable=self._render, refresh_per_second=2
+            )
+            self._live.start()
+
+    def _plain(self, text: str) -> None:
+        """Show a line where there is no table."""
+        if not self.quiet and self._live is None:
+            self.message(text)
+
+
+class Screen(Display, Listener):
+    """Shows a run; parameters as for `Display`."""
+
+    def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
+        super().__init__(console, quiet)
         self._evaluations = 0
         self._evaluation: tuple[str, int, int] | None = None
         self._training_seconds = 0.0
@@ -104,11 +138,7 @@ class Screen(Listener):
         self._job = self._bar.add_task(
             "episodes", total=config.episodes, completed=self._standing.episodes
         )
-        if not self.quiet and self.console.is_terminal:
-            self._live = Live(
-                console=self.console, get_renderable=self._render, refresh_per_second=2
-            )
-            self._live.start()
+        self._start()
 
     def line(self, line: Line) -> None:
         """Show an episode, or the end of an evaluation."""
@@ -138,20 +168,6 @@ class Screen(Listener):
         # On a terminal the bar shows it; in a log, a line now and then will do.
         if done == 1 or done % LOG_EVERY == 0:
             self._plain(f"evaluating after episode {after}: {done} of {total} episodes")
-
-    def message(self, text: str) -> None:
-        """Show a message, above the table."""
-        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
-
-    def end(self) -> None:
-        """Leave the last table on the screen."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-    def _plain(self, text: str) -> None:
-        if not self.quiet and self._live is None:
-            self.message(text)
 
     def _summary(self) -> str:
         return ", ".join(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,12 @@ from everlearn.runs.config import RunConfig
 from everlearn.runs.evaluate import Evaluator, OnEvaluated
 from everlearn.runs.evaluators import evaluator_threads, evaluators_for
 from everlearn.runs.loop import make, restore_agent
-from everlearn.runs.metrics_file import CHECKPOINTS, CONFIG, Notify
+from everlearn.runs.machine import commit
+from everlearn.runs.metrics_file import CHECKPOINTS, CONFIG, VARIANTS, Notify, storing
 from everlearn.runs.snapshots import RunState, newest_usable
 from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError
+from everlearn.support.files import write_text
 from everlearn.support.threads import check_threads, limited_threads
 
 
@@ -77,3 +81,61 @@ def evaluate_run(
     ):
         results = evaluator.evaluate(agent, chosen, state.episode, episodes, snapshot)
     return state.episode, results
+
+
+def evaluate_variants(
+    run: str | Path,
+    episodes: int | None = None,
+    notify: Notify = lambda text: None,
+    on_episode: OnEvaluated = lambda task, score: None,
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Evaluate a finished run's agent in its other ways too, and keep that in the run's folder.
+
+    Agents name them in `evaluation_variants`: without escape bursts, or with the mean of a policy
+    in place of samples. Seeds are those of the run's last evaluation.
+
+    Parameters
+    ----------
+    run
+        Its folder; `VARIANTS` is written there.
+    episodes
+        Of each task; as many as in the run's last evaluation if None.
+    notify, on_episode
+        As for `evaluate_run`.
+
+    Returns
+    -------
+    dict
+        By the name of the variant and by task: what `Evaluator.evaluate` returns.
+    """
+    config, state, agent = load_run(run, notify)
+    variants: Mapping[str, Mapping[str, Any]] = getattr(agent, "evaluation_variants", {})
+    if not variants:
+        raise InvalidInputError(
+            f"agent {config.agent!r} has no other way to be evaluated (evaluation_variants)"
+        )
+    if state.episode < config.episodes or not state.evaluated:
+        raise InvalidInputError(
+            f"{run} has not finished: {state.episode} of {config.episodes} episodes; variants are "
+            "of the agent at the end"
+        )
+    count = episodes or schedule.evaluation_episodes(config, config.episodes)
+    check_whole("episodes", count, 1)
+    path = Path(run) / VARIANTS
+    if path.exists():
+        raise InvalidInputError(f"{path} is there already; move it away to evaluate once more")
+    check_threads(config.threads)
+    tasks = schedule.seen_tasks(config, config.episodes)
+    results = {}
+    for name, variant in variants.items():
+        evaluator = Evaluator(config, on_episode=on_episode, notify=notify, variant=variant)
+        with closing(evaluator), limited_threads(config.threads):
+            results[name] = evaluator.evaluate(agent, tasks, config.episodes, count)
+    record = {
+        "episode": config.episodes,
+        "commit": commit(Path(__file__).parent),
+        "variants": results,
+    }
+    with storing(str(path)):
+        write_text(path, json.dumps(record, indent=1) + "\n")
+    return results

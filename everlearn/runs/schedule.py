@@ -17,8 +17,9 @@ import numpy as np
 from everlearn.runs.config import (
     MANY_EPISODES,
     MAX_EVALUATORS,
-    EvaluationSchedule,
     RunConfig,
+    evaluation_episodes,
+    seen_tasks,
 )
 
 STREAMS = {"agent": 0, "environment": 1, "evaluation": 2}
@@ -43,24 +44,6 @@ def position(config: RunConfig, episode: int) -> Position:
 def at_switch(config: RunConfig, done: int) -> bool:
     """Whether a task's period ends after `done` episodes; the end of the run counts."""
     return done > 0 and done % config.episodes_per_task == 0
-
-
-def evaluation_episodes(config: RunConfig, done: int) -> int:
-    """Episodes a task of the evaluation that is due after `done` episodes; 0 if none is.
-
-    The start of the run counts as a switch.
-    """
-    schedule: EvaluationSchedule = config.evaluation
-    inside = done % config.episodes_per_task
-    if inside == 0:
-        return schedule.boundary_episodes
-    return schedule.episodes if schedule.every and inside % schedule.every == 0 else 0
-
-
-def seen_tasks(config: RunConfig, done: int) -> tuple[str, ...]:
-    """Names of the tasks begun within `done` episodes, each once, in their first order."""
-    entries = -(-done // config.episodes_per_task)
-    return tuple(dict.fromkeys(config.tasks[:entries]))
 
 
 def evaluated_tasks(config: RunConfig, done: int) -> tuple[str, ...]:

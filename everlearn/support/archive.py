@@ -13,7 +13,6 @@ import json
 import math
 import os
 import re
-import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from everlearn.support.errors import DamagedFileError, InvalidInputError
-from everlearn.support.files import open_file, readable, reading
+from everlearn.support.files import open_file, readable, reading, replacing
 
 MAGIC = b"\x89EVLARN\n"
 DIGEST_SIZE = hashlib.sha256().digest_size
@@ -43,10 +42,7 @@ def save_archive(
     arrays: Mapping[str, npt.NDArray[Any]],
     meta: Mapping[str, Any],
 ) -> None:
-    """Write arrays and facts to `path`, all or nothing.
-
-    A temporary file beside `path` is written, flushed to the disk and renamed; if anything
-    fails before the rename, what was at `path` is still there, untouched.
+    """Write arrays and facts to `path`, all or nothing, as `files.replacing` does.
 
     Parameters
     ----------
@@ -77,16 +73,8 @@ def save_archive(
         ).encode()
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"facts of an archive must be JSON: {error}") from error
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            _write(file, header, arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        _write(file, header, arrays)
     sync_folder(path.parent)
 
 
@@ -167,9 +155,7 @@ def memory_bytes() -> int:
 
 
 def _damaged(path: Path, what: str) -> DamagedFileError:
-    return DamagedFileError(
-        f"{path} is damaged ({what}); use another copy or an earlier checkpoint"
-    )
+    return DamagedFileError(f"{path} is damaged ({what}); use another copy or an earlier snapshot")
 
 
 def _write(file: BinaryIO, header: bytes, arrays: Mapping[str, npt.NDArray[Any]]) -> None:

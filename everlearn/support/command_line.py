@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from everlearn.support.errors import EverlearnError, did_you_mean
+from everlearn.support.errors import EverlearnError, unknown_name
 
 T = TypeVar("T")
 
@@ -239,7 +239,7 @@ def _unknown(word: str, arguments: list[_Argument]) -> str:
     if not word.startswith("-"):
         return f"unexpected argument {word!r}"
     flag = word.partition("=")[0]
-    return f"unknown option {flag}; options: {', '.join(flags)}.{did_you_mean(flag, flags)}"
+    return unknown_name("option", flag, flags)
 
 
 def _instance(kind: type[T], defaults: T | None, values: dict[tuple[str, ...], Any]) -> T:

@@ -62,12 +62,29 @@ def given(value: object) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """Return " Did you mean 'x'?" for the known name closest to `word`, or an empty string."""
-    typed = word[:100] if isinstance(word, str) else ""
-    # Two letters swapped are one mistake, which a plain ratio of a short word overrates.
+def unknown_name(what: str, name: object, known: Iterable[str], likely: Iterable[str] = ()) -> str:
+    """Return the message about a name that is not known: the closest one first, then all.
+
+    Parameters
+    ----------
+    what
+        What it should be the name of, in the singular.
+    name
+        What was given.
+    known
+        All names.
+    likely
+        Names that are meant most probably, whatever their spelling.
+    """
     names = list(known)
-    close = difflib.get_close_matches(typed, names, n=1)
-    if not close:
-        close = [name for name in names if len(name) > 1 and sorted(name) == sorted(typed)][:1]
+    hint = did_you_mean(name, names, likely)
+    return f"unknown {what} {given(name)}.{hint} Known: {', '.join(names) or 'none'}"
+
+
+def did_you_mean(name: object, known: Iterable[str], likely: Iterable[str] = ()) -> str:
+    """Return " Did you mean 'x'?" for the known name closest to `name`, or an empty string."""
+    typed, names = name[:100] if isinstance(name, str) else "", list(known)
+    # Two letters swapped are one mistake, which a plain ratio of a short word overrates.
+    swapped = (other for other in names if len(other) > 1 and sorted(other) == sorted(typed))
+    close = [*likely, *difflib.get_close_matches(typed, names, n=1), *swapped]
     return f" Did you mean {close[0]!r}?" if close else ""

@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from everlearn.support.errors import DamagedFileError, EverlearnError
 
@@ -232,10 +232,21 @@ def write_text(path: Path, text: str) -> None:
     content = text.encode(errors="backslashreplace")
     if is_file(path) and path.stat().st_size == len(content) and path.read_bytes() == content:
         return
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Give a file to write that takes the place of `path` when complete, all or nothing.
+
+    It is written beside `path` and renamed; if anything fails before that, what was at `path` is
+    still there, untouched.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

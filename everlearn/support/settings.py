@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from everlearn.support.errors import InvalidInputError, UnknownNameError, did_you_mean, given
+from everlearn.support.errors import InvalidInputError, UnknownNameError, given, unknown_name
 
 C = TypeVar("C")
 
@@ -205,10 +205,7 @@ def _known(path: str, known: Mapping[str, Option]) -> Option:
         return known[path]
     # A name without its path is the likeliest mistake.
     ends = [other for other in known if other.rpartition(".")[2] == path]
-    hint = f" Did you mean {ends[0]!r}?" if ends else did_you_mean(path, known)
-    raise UnknownNameError(
-        f"unknown option {given(path)}; known: {', '.join(known) or 'none'}.{hint}"
-    )
+    raise UnknownNameError(unknown_name("option", path, known, ends))
 
 
 _WORDS = {"true": True, "false": False, "none": None, "null": None}

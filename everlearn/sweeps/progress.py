@@ -7,36 +7,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from everlearn.runs.progress import Standing, duration, shown
+from everlearn.runs.progress import Display, Standing, duration, shown
 from everlearn.support.errors import EverlearnError
-from everlearn.support.terminal import error_console, printable
+from everlearn.support.terminal import printable
 from everlearn.sweeps.job import Job
 from everlearn.sweeps.storage import open_storage
 
 STYLES = {"finished": "green", "failed": "red", "running": "cyan"}
 
 
-class SweepProgress:
-    """Shows a sweep.
+class SweepProgress(Display):
+    """Shows a sweep; parameters as for `Display`."""
 
-    Parameters
-    ----------
-    console
-        Where to; a live table if it is a terminal, a line for every event if not.
-    quiet
-        Show messages only.
-    """
-
-    def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
-        self.console = error_console() if console is None else console
-        self.quiet = quiet
-        self._rows: dict[str, _Row] = {}
-        self._live: Live | None = None
+    _rows: dict[str, _Row]
 
     @contextmanager
     def during(self, jobs: Sequence[Job]) -> Iterator[None]:
@@ -46,17 +33,11 @@ class SweepProgress:
         for row in self._rows.values():
             row.read_metrics()
         self._episodes_before = self._episodes()
-        if not self.quiet and self.console.is_terminal:
-            self._live = Live(
-                console=self.console, get_renderable=self._render, refresh_per_second=2
-            )
-            self._live.start()
+        self._start()
         try:
             yield
         finally:
-            if self._live is not None:
-                self._live.stop()
-                self._live = None
+            self.end()
 
     def update(self, job: Job, state: str, text: str = "") -> None:
         """Show the new state of a run."""
@@ -64,8 +45,8 @@ class SweepProgress:
         if (row.state, row.text) == (state, text):
             return
         row.state, row.text = state, text
-        if not self.quiet and self._live is None and state != "waiting":
-            self.message(f"{job.name}: {state}{f' ({text})' if text else ''}; {self._counts()}")
+        if state != "waiting":
+            self._plain(f"{job.name}: {state}{f' ({text})' if text else ''}; {self._counts()}")
 
     def refresh(self) -> None:
         """Read the metrics of the runs that go on."""
@@ -73,10 +54,6 @@ class SweepProgress:
             for row in self._rows.values():
                 if row.state == "running":
                     row.read_metrics()
-
-    def message(self, text: str) -> None:
-        """Show a message, above the table."""
-        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def _counts(self) -> str:
         states = Counter(row.state for row in self._rows.values())

@@ -106,11 +106,7 @@ class ImaginingModel(ABC):
         `memory` is the memory's state at `obs`, ``[M]`` or ``[N, M]``; None starts it anew
         there. Pure: nothing in the model changes.
         """
-        observations = self.inputs.check_observation(obs, "obs")
-        actions = self.inputs.check_action(action, "action")
-        single = observations.ndim == 1 and actions.ndim == 1
-        observations, actions = paired(observations, actions)
-        states = self.inputs.check_memory(memory, observations)
+        observations, actions, states, single = self._checked_inputs(obs, action, memory)
         out = self._imagine(observations, actions[:, None, :], states)[:, 1]
         return out[0] if single else out
 
@@ -167,6 +163,41 @@ class ImaginingModel(ABC):
             memory = self.memory.advance(memory, now, action, after)
         return states
 
+    def learn(self, obs: object, action: object, next_obs: object, memory: object = None) -> None:
+        """Take in one transition; `memory` is the memory's state at `obs`.
+
+        Bad input raises and changes nothing.
+        """
+        self._learn(self._checked(obs, action, next_obs, memory, (1,)))
+
+    def learn_unchecked(
+        self,
+        obs: FloatArray,
+        action: FloatArray,
+        next_obs: FloatArray,
+        memory: FloatArray | None = None,
+    ) -> None:
+        """`learn` of a transition that was checked before: finite, ``[S]``, ``[A]``, ``[S]``."""
+        if memory is None:
+            memory = self.memory.start(obs[None, : self.inputs.read])[0]
+        single = (np.array(part, np.float64)[None] for part in (obs, action, next_obs, memory))
+        observations, actions, following, states = single
+        self._learn((observations, actions, following, states))
+
+    @abstractmethod
+    def _learn(self, transition: Transitions) -> None:
+        """Take in one checked transition, as batches of one that nobody else has."""
+
+    def _checked_inputs(
+        self, obs: object, action: object, memory: object
+    ) -> tuple[Batch, Batch, Batch, bool]:
+        """Observations, actions and memory states, equally many, and whether a single one."""
+        observations = self.inputs.check_observation(obs, "obs")
+        actions = self.inputs.check_action(action, "action")
+        single = observations.ndim == 1 and actions.ndim == 1
+        observations, actions = _paired(observations, actions)
+        return observations, actions, self.inputs.check_memory(memory, observations), single
+
     def _checked(
         self, obs: object, action: object, next_obs: object, memory: object, dims: tuple[int, ...]
     ) -> Transitions:
@@ -182,22 +213,8 @@ class ImaginingModel(ABC):
         states = np.array(self.inputs.check_memory(memory, observations))
         return observations.copy(), actions, following.copy(), states
 
-    def _transition(
-        self,
-        obs: FloatArray,
-        action: FloatArray,
-        next_obs: FloatArray,
-        memory: FloatArray | None,
-    ) -> Transitions:
-        """Copy one checked transition into batches of one; without a memory it starts anew."""
-        if memory is None:
-            memory = self.memory.start(obs[None, : self.inputs.read])[0]
-        single = (np.array(part, np.float64)[None] for part in (obs, action, next_obs, memory))
-        observations, actions, following, states = single
-        return observations, actions, following, states
 
-
-def paired(obs: Batch, action: Batch) -> tuple[Batch, Batch]:
+def _paired(obs: Batch, action: Batch) -> tuple[Batch, Batch]:
     """Both as ``[N, ...]``; a single one goes with every one of the other."""
     obs, action = np.atleast_2d(obs), np.atleast_2d(action)
     count = max(len(obs), len(action))

@@ -21,12 +21,67 @@ ACTION_SLACK = 1e-6
 Batch = npt.NDArray[np.float64]
 
 
-class ModelInputs:
-    """Checks and assembles observations, actions and memory states.
+class InputChecks:
+    """Checks observations and actions at the border, where they come in.
 
     Observations may lie outside their bounds, as reset observations do, but not further than
     `FAR` half ranges from the centre: that is another unit or another environment. Actions
     must lie in their space; a hair's breadth outside is clipped.
+
+    Parameters
+    ----------
+    observation_space, action_space
+        One-dimensional Box spaces.
+    unread
+        Observations, the last ones, whose bounds do not count.
+    """
+
+    def __init__(
+        self, observation_space: spaces.Box, action_space: spaces.Box, unread: int = 0
+    ) -> None:
+        self.low, self.high = box_bounds(observation_space, "observation_space")
+        self.action_low, self.action_high = box_bounds(action_space, "action_space")
+        self.observations, self.actions = len(self.low), len(self.action_low)
+        check_whole("unread", unread, 0, self.observations - 1)
+        self.unread, self.read = unread, self.observations - unread
+        self.low[self.read :], self.high[self.read :] = -np.inf, np.inf
+        bounded = np.isfinite(self.low) & np.isfinite(self.high)
+        half = np.where(bounded, self.high - np.where(bounded, self.low, 0), np.inf) / 2
+        centre = np.where(bounded, self.low + np.where(bounded, half, 0), 0.0)
+        half = np.where(half > 0, half, np.inf)
+        self._nearest, self._furthest = centre - FAR * half, centre + FAR * half
+        self._slack_low = self.action_low - ACTION_SLACK * (1 + np.abs(self.action_low))
+        self._slack_high = self.action_high + ACTION_SLACK * (1 + np.abs(self.action_high))
+
+    def check_observation(self, obs: object, name: str, dims: tuple[int, ...] = (1, 2)) -> Batch:
+        """Observations as float64, or an error that says what is wrong with them."""
+        array = as_batch(obs, name, self.observations, dims)
+        outside = (array < self._nearest) | (array > self._furthest)
+        if outside.any():
+            where = np.argwhere(outside)[0].tolist()
+            i = where[-1]
+            raise InvalidInputError(
+                f"{name} is far outside its space: {array[tuple(where)]:g} at index {where}, "
+                f"bounds [{self.low[i]:g}, {self.high[i]:g}]. Check its units"
+            )
+        return array
+
+    def check_action(self, action: object, name: str, dims: tuple[int, ...] = (1, 2)) -> Batch:
+        """Actions as float64 inside their space, or an error."""
+        array = as_batch(action, name, self.actions, dims)
+        outside = (array < self._slack_low) | (array > self._slack_high)
+        if outside.any():
+            where = np.argwhere(outside)[0].tolist()
+            i = where[-1]
+            raise InvalidInputError(
+                f"{name} is outside the action space: {array[tuple(where)]:g} at index {where}, "
+                f"bounds [{self.action_low[i]:g}, {self.action_high[i]:g}]. Clip it first"
+            )
+        return np.clip(array, self.action_low, self.action_high)
+
+
+class ModelInputs(InputChecks):
+    """Checks and assembles observations, actions and memory states.
 
     Parameters
     ----------
@@ -50,13 +105,8 @@ class ModelInputs:
         action_gain: float,
         unread: int = 0,
     ) -> None:
-        self.low, self.high = box_bounds(observation_space, "observation_space")
-        self.action_low, self.action_high = box_bounds(action_space, "action_space")
+        super().__init__(observation_space, action_space, unread)
         self.memory = memory
-        self.observations, self.actions = len(self.low), len(self.action_low)
-        check_whole("unread", unread, 0, self.observations - 1)
-        self.unread, self.read = unread, self.observations - unread
-        self.low[self.read :], self.high[self.read :] = -np.inf, np.inf
         self._check_memory_fits()
         # Features of known scale come with their own gain: bounds of [-1, 1] leave them alone.
         feature_bound = np.where(memory.unscaled, np.inf, 1.0)
@@ -73,11 +123,6 @@ class ModelInputs:
                 ]
             ),
         )
-        bounded = np.isfinite(self.low) & np.isfinite(self.high)
-        half = np.where(bounded, self.high - np.where(bounded, self.low, 0), np.inf) / 2
-        centre = np.where(bounded, self.low + np.where(bounded, half, 0), 0.0)
-        half = np.where(half > 0, half, np.inf)
-        self._nearest, self._furthest = centre - FAR * half, centre + FAR * half
 
     @property
     def count(self) -> int:
@@ -122,34 +167,6 @@ class ModelInputs:
                 f"memory {self.memory.name!r} gives shapes {shapes}; expected states of "
                 f"{self.memory.size} and features of {self.memory.inputs} numbers"
             )
-
-    def check_observation(self, obs: object, name: str, dims: tuple[int, ...] = (1, 2)) -> Batch:
-        """Observations as float64, or an error that says what is wrong with them."""
-        array = as_batch(obs, name, self.observations, dims)
-        outside = (array < self._nearest) | (array > self._furthest)
-        if outside.any():
-            where = np.argwhere(outside)[0].tolist()
-            i = where[-1]
-            raise InvalidInputError(
-                f"{name} is far outside its space: {array[tuple(where)]:g} at index {where}, "
-                f"bounds [{self.low[i]:g}, {self.high[i]:g}]. Check its units"
-            )
-        return array
-
-    def check_action(self, action: object, name: str, dims: tuple[int, ...] = (1, 2)) -> Batch:
-        """Actions as float64 inside their space, or an error."""
-        array = as_batch(action, name, self.actions, dims)
-        slack_low = self.action_low - ACTION_SLACK * (1 + np.abs(self.action_low))
-        slack_high = self.action_high + ACTION_SLACK * (1 + np.abs(self.action_high))
-        outside = (array < slack_low) | (array > slack_high)
-        if outside.any():
-            where = np.argwhere(outside)[0].tolist()
-            i = where[-1]
-            raise InvalidInputError(
-                f"{name} is outside the action space: {array[tuple(where)]:g} at index {where}, "
-                f"bounds [{self.action_low[i]:g}, {self.action_high[i]:g}]. Clip it first"
-            )
-        return np.clip(array, self.action_low, self.action_high)
 
     def check_memory(self, memory: object, obs: Batch) -> Batch:
         """Memory states ``[N, M]`` for ``obs[N, S]``; None starts anew from `obs`."""

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from everlearn.interfaces import FloatArray, Measure, Objective
-from everlearn.support.errors import MissingExtraError, UnknownNameError, did_you_mean
+from everlearn.support.errors import MissingExtraError, UnknownNameError, unknown_name
 from everlearn.worlds.gymnasium import check_only_task
 
 FRAME = 240
@@ -35,10 +35,7 @@ class DMControlWorld:
         known = {f"{domain}-{name}": (domain, name) for domain, name in _suite().ALL_TASKS}
         alike = {_plain(name): name for name in known}
         if _plain(task) not in alike:
-            raise UnknownNameError(
-                f"unknown dm_control task {task!r}; known: {', '.join(known)}."
-                f"{did_you_mean(task, known)}"
-            )
+            raise UnknownNameError(unknown_name("dm_control task", task, known))
         self._domain, self._task = known[alike[_plain(task)]]
         self.name = f"dm_control:{task}"
         self.tasks = (task,)

@@ -31,9 +31,11 @@ class GymnasiumWorld:
         try:
             self._spec = gymnasium.spec(environment)
         except (gymnasium.error.Error, ImportError) as error:
+            # Gymnasium's own suggestion lacks the version.
+            reason = str(error).partition(" Did you mean")[0]
             hint = did_you_mean(environment, gymnasium.registry)
             raise UnknownNameError(
-                f"unknown Gymnasium environment {environment!r}: {error}.{hint}"
+                f"unknown Gymnasium environment {environment!r}: {reason}{hint}"
             ) from error
         self.max_steps = self._spec.max_episode_steps or UNLIMITED
 

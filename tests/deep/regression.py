@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from everlearn.interfaces import Protection, Storage, Strategy
+from everlearn.deep.strategies import Protection, Storage, Strategy
 
 ROWS = 200
 

@@ -12,9 +12,9 @@ from everlearn.deep.strategies import (
     FineTuning,
     PackNet,
     PerfectMemory,
+    Strategy,
     SynapticIntelligence,
 )
-from everlearn.interfaces import Strategy
 from tests.deep.regression import Learner, task_data
 
 STRATEGIES = {

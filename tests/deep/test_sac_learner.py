@@ -16,8 +16,7 @@ from everlearn.deep.sac.networks import (
     clip_,
     fast_products,
 )
-from everlearn.deep.strategies import PerfectMemory
-from everlearn.interfaces import Storage
+from everlearn.deep.strategies import PerfectMemory, Storage
 from everlearn.support.errors import InvalidInputError
 
 STATES, ACTIONS, ROWS = 3, 2, 16

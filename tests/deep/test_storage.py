@@ -7,19 +7,19 @@ import pytest
 from scipy import stats
 
 from everlearn.deep.strategies import Coreset
-from everlearn.deep.strategies.storage import CurrentTask, Everything, Reservoir
+from everlearn.deep.strategies.storage import CurrentTask, Reservoir, Storage
 from everlearn.support.errors import InvalidInputError
 
 WIDTHS = {"obs": 3, "reward": 1}
 
 
-def fill(storage: Everything, count: int, first: int = 0) -> None:
+def fill(storage: Storage, count: int, first: int = 0) -> None:
     for i in range(first, first + count):
         storage.add(obs=[i, i, i], reward=i)
 
 
 def test_everything_grows_and_keeps_order() -> None:
-    storage = Everything(WIDTHS)
+    storage = Storage(WIDTHS)
     fill(storage, 3000)
     storage.end_task()
     fill(storage, 500, 3000)
@@ -68,7 +68,7 @@ def test_a_coreset_never_grows_past_its_capacity() -> None:
 
 
 def test_samples_are_even_rows() -> None:
-    storage = Everything(WIDTHS)
+    storage = Storage(WIDTHS)
     fill(storage, 20)
     sample = storage.sample(20_000, np.random.default_rng(0))
     assert sample["obs"].shape == (20_000, 3)
@@ -78,7 +78,7 @@ def test_samples_are_even_rows() -> None:
 
 
 def test_bad_rows_change_nothing() -> None:
-    storage = Everything(WIDTHS)
+    storage = Storage(WIDTHS)
     fill(storage, 2)
     for row in ({"obs": [1, 2, 3]}, {"obs": [1, 2], "reward": 1}, {"obs": [1, 2, 3], "cost": 1}):
         with pytest.raises(InvalidInputError, match="columns"):

@@ -34,9 +34,6 @@ class LinearModel:
     def learn(self, obs: FloatArray, action: FloatArray, next_obs: FloatArray) -> None:
         raise AssertionError("a planner does not learn")
 
-    def save(self, path: object) -> None:
-        raise AssertionError("a planner does not save")
-
 
 def point_mass(action_space: spaces.Box | None = None) -> LinearModel:
     """Two positions and two velocities, pushed by two forces, with some friction."""

@@ -341,7 +341,7 @@ def test_unknown_options_are_named() -> None:
         OnlineAgent.for_env(Point(), goal_at(0.0, 0.0), memory="good")
     with pytest.raises(UnknownNameError, match="planner 'good'"):
         OnlineAgent.for_env(Point(), goal_at(0.0, 0.0), planner="good")
-    with pytest.raises(UnknownNameError, match="known: none"):
+    with pytest.raises(UnknownNameError, match="Known: none"):
         make_agent("random", Point(), 0, ridge=1.0)
 
 

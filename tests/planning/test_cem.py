@@ -10,6 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from everlearn.interfaces import FloatArray
+from everlearn.online.model import OnlineWorldModel
 from everlearn.planning import PLANNERS, CEMConfig, CEMPlanner, Planner
 from everlearn.support.errors import InvalidInputError
 from tests.planning.models import LinearModel, point_mass, to_origin
@@ -379,12 +380,22 @@ def test_candidates_of_non_finite_return_are_never_chosen(worst: float) -> None:
     assert np.isneginf(found.returns[0]).any()
 
 
-@pytest.mark.parametrize("obs", [np.array([0.0, np.nan, 0.0, 0.0]), np.zeros((1, 4))])
-def test_bad_observations(obs: Any) -> None:
+def test_a_failed_decision_changes_nothing() -> None:
     plans = planner(1)
     before = plans.state()
     with pytest.raises(InvalidInputError, match="observation"):
-        plans.plan(point_mass(), obs, to_origin)
+        plans.plan(point_mass(), np.array([0.0, np.nan, 0.0, 0.0]), to_origin)
+    assert_same_state(plans.state(), before)
+
+
+@pytest.mark.parametrize("obs", [np.array([0.0, np.nan, 0.0]), np.zeros((1, 3)), np.zeros(4), "x"])
+def test_the_model_refuses_bad_observations(obs: Any) -> None:
+    space = spaces.Box(-1.0, 1.0, (3,))
+    model = OnlineWorldModel(space, spaces.Box(-1.0, 1.0, (2,)), features=8, threads=1)
+    plans = planner(1)
+    before = plans.state()
+    with pytest.raises(InvalidInputError, match="obs must"):
+        plans.plan(model, obs, lambda obs, action, next_obs: obs[:, 0])
     assert_same_state(plans.state(), before)
 
 
@@ -413,7 +424,7 @@ def test_a_model_of_the_wrong_shape_is_named() -> None:
         {"horizon": 1.5},
         {"iterations": True},
         {"elites": 151},
-        {"noise_beta": -1.0},
+        *({"noise_beta": beta} for beta in (-0.1, float("nan"), float("inf"), "pink", True, None)),
         {"deviation": -0.1},
         {"kept_elites": 1.1},
         {"momentum": -0.1},

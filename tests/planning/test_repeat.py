@@ -95,6 +95,26 @@ def test_a_step_with_an_action_of_ones_own_is_a_decision_of_its_own() -> None:
     assert agent.steps == 1
 
 
+def test_an_observation_may_be_written_over_during_a_decision() -> None:
+    agent = OnlineAgent.for_env(
+        Line(), lambda obs, action, after: after[:, 0], **OPTIONS, decision_period=0.065
+    )
+    agent.begin_episode()
+    learned: list[float] = []
+    learn = agent.model.learn_unchecked
+
+    def spy(obs: FloatArray, *rest: Any, **more: Any) -> None:
+        learned.append(float(obs[0]))
+        learn(obs, *rest, **more)
+
+    agent.model.learn_unchecked = spy
+    shared = np.zeros(1)
+    for step in range(3):
+        shared[0] = 1.0 + step
+        agent.observe(shared, np.array([0.5]), np.ones(1), 0.0, False)
+    assert learned == [1.0]
+
+
 @pytest.mark.parametrize(
     ("period", "control", "steps"),
     [(None, 0.01, 1), (0.075, None, 1), (0.075, 0.01, 4), (0.075, 0.02, 3), (0.075, 0.05, 1)],

@@ -131,6 +131,7 @@ def write_run(
             | {"success": success if config.measures_success else None, "length": length}
             | {"return": 1.5 if config.measures_success else round(400 * level * inside, 2)}
             | {"seconds": round(0.03 * length, 4)}
+            | ({"processor_seconds": 0.02 * length} if config.agent.startswith("oa") else {})
         )
         count = schedule.evaluation_episodes(config, done)
         if not count or done in skipped:

@@ -6,7 +6,6 @@ import csv
 import json
 import re
 import statistics
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,53 +13,11 @@ from scipy import stats
 
 from everlearn.report import Report, read_report
 from everlearn.results.summary import SUCCESS_METRICS, scores_of, summarize
-from everlearn.runs.config import RunConfig
+from everlearn.runs.config import PAPER_TASKS, RunConfig
+from tests.report.plain import lines_of, plain_numbers
 from tests.report.synthetic import config_of, write_run
 
 ROOT = Path(__file__).parents[2]
-
-
-def lines_of(run: Path) -> list[dict]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
-def plain_numbers(run: Path) -> dict[str, float]:
-    """A run's numbers from its lines, by loops that share no code with the package."""
-    config = json.loads((run / "config.json").read_text())
-    tasks, length = config["tasks"], config["episodes_per_task"]
-    end = len(tasks) * length
-    lines = lines_of(run)
-    rate = {(e["task"], e["episode"]): e["success_rate"] for e in lines if e["kind"] == "eval"}
-    flags = [e["success"] for e in lines if e["kind"] == "episode"]
-    found = {
-        "average_performance": statistics.fmean(rate[task, end] for task in tasks),
-        "regret_online": 1 - sum(flags) / len(flags),
-        "forgetting": statistics.fmean(
-            rate[task, (place + 1) * length] - rate[task, end] for place, task in enumerate(tasks)
-        ),
-    }
-    clock = {0: 0} | {e["episode"]: e["step"] for e in lines if e["kind"] == "episode"}
-    area = step_area = 0.0
-    for place, task in enumerate(tasks):
-        start, stop = place * length, (place + 1) * length
-        inside = {w: p for (name, w), p in rate.items() if name == task and start <= w <= stop}
-        if start not in inside:  # an older run: it did not evaluate tasks that it had not seen
-            inside[start] = inside[min(inside)]
-        points = sorted(inside.items())
-        for (a, p), (b, q) in pairwise(points):
-            area += (b - a) * (1 - (p + q) / 2)
-            step_area += (clock[b] - clock[a]) * (1 - (p + q) / 2)
-    found["regret_eval"] = area / end
-    found["regret_eval_steps"] = step_area / clock[end]
-    gains = []
-    for place, task in enumerate(tasks[1:], 1):
-        if not (run / "single" / task).exists():
-            return found
-        alone = [e["success"] for e in lines_of(run / "single" / task) if e["kind"] == "episode"]
-        first = max(1, length // 10)
-        gains.append(sum(flags[place * length :][:first]) / first - sum(alone[:first]) / first)
-    found["forward_transfer"] = statistics.fmean(gains)
-    return found
 
 
 pytestmark = pytest.mark.xdist_group("report")  # one process makes the report for all
@@ -194,9 +151,63 @@ def test_every_number_of_the_periods_again(runs: Path, written: Path):
     for heading, values in (shown | {"at the end": end}).items():
         mean = float(row[heading].partition(" ± ")[0])
         assert mean == pytest.approx(100 * statistics.fmean(values), abs=0.051), heading
-    assert row["bursts"] == "-", "its runs do not say"
+    assert row["bursts"] == row["processor minutes"] == "-", "its runs do not say"
     assert float(row["steps"]) == pytest.approx(statistics.fmean(steps), abs=0.51)
     assert float(row["minutes"]) == pytest.approx(statistics.fmean(minutes), abs=0.051)
+
+
+def test_processor_time_is_shown_where_runs_say_it(runs: Path, written: Path):
+    rows = list(csv.DictReader((written / "tables" / "periods.csv").open()))
+    row = next(r for r in rows if (r["method"], r["task"]) == ("oa", "peg-unplug"))
+    minutes = []
+    for seed in SEEDS:
+        lines = lines_of(runs / "methods" / f"oa-{seed}")
+        trained = [e for e in lines if e["kind"] == "episode" and e["task"] == "peg-unplug"]
+        minutes.append(sum(e["processor_seconds"] for e in trained) / 60)
+    assert float(row["processor minutes"]) == pytest.approx(statistics.fmean(minutes), abs=0.051)
+
+
+def test_tables_without_columns_for_it_say_what_methods_know(report: Report):
+    for name in ("tasks", "periods"):
+        note = report.studies[0].tables[name].note
+        assert re.search(r": oa, .*?: told nothing, given reward function, success test, sc", note)
+        assert "random: told nothing, given nothing" in note
+
+
+def test_evaluation_in_other_ways_has_a_table(tmp_path: Path):
+    for seed, share in ((100, 0.25), (101, 0.75)):
+        run = write_run(tmp_path / str(seed), config_of("sac-ewc", seed))
+        rates = {task: {"success_rate": share} for task in PAPER_TASKS}
+        (run / "variants.json").write_text(json.dumps({"variants": {"mean actions": rates}}))
+    write_run(tmp_path / "other", config_of("sac-coreset", 100))
+    part = read_report([tmp_path]).studies[0]
+    table = part.tables["variants"]
+    (row,) = (dict(zip(table.headings, row, strict=True)) for row in table.rows)
+    assert (row["method"], row["another way"], row["its seeds"]) == ("sac-ewc", "mean actions", "2")
+    assert row["AP then"] == "50.0 ± 25.0"
+    assert row["AP ↑"] == part.tables["brief"].rows[0][4]
+    assert "variants" not in read_report([tmp_path / "other"]).studies[0].tables
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "{",
+        '{"variants": 3}',
+        '{"variants": {"x": {}}}',
+        '{"variants": {"x": {"door-open": {"success_rate": "no"}}}}',
+        json.dumps({"variants": {"x": {task: {"success_rate": 1.5} for task in PAPER_TASKS}}}),
+        json.dumps({"variants": {"\n": {task: {"success_rate": 0.5} for task in PAPER_TASKS}}}),
+    ],
+)
+def test_damaged_variants_leave_the_run_out(content: str, tmp_path: Path):
+    run = write_run(tmp_path / "odd", config_of("sac-ewc", 100), episodes=1)
+    (run / "variants.json").write_text(content)
+    write_run(tmp_path / "whole", config_of("sac-ewc", 101), episodes=1)
+    report = read_report([tmp_path])
+    assert len(report.left_out) == 1
+    assert "variants.json" in report.left_out[0]
 
 
 def test_numbers_for_scripts_are_those_of_the_tables(report: Report, runs: Path):

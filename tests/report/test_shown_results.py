@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
+from everlearn.report import read_report
+from everlearn.report.ablations import ablations, draw_ablations
+from everlearn.results.statistics import Resampling
 from everlearn.results.summary import summarize
+from tests.report.synthetic import config_of, write_run
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,10 +30,60 @@ def tool() -> ModuleType:
 
 
 def test_pages_show_what_the_runs_say(tool: ModuleType):
+    texts = []
     for page, text in tool.pages():
         assert page.read_text(encoding="utf-8") == text, "run python tools/show_results.py"
-    for figure in tool.FIGURES.values():
-        assert (ROOT / figure).read_bytes().startswith(b"\x89PNG")
+        texts.append(text)
+    for figure in map(Path, tool.FIGURES.values()):
+        shown = any(f"images/{figure.name})" in text for text in texts)
+        assert (ROOT / figure).exists() == shown, figure
+        assert not shown or (ROOT / figure).read_bytes().startswith(b"\x89PNG")
+
+
+def test_pages_without_runs_say_so(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    monkeypatch.setattr(tool, "read", tool.read.__wrapped__)
+    for made in (tool.paper_methods(), tool.further("periods"), tool.methods(tool.PAPER)):
+        assert made == tool.NOTHING_YET
+    assert "not measured" in tool.further("claims")
+    write_run(tmp_path / tool.PAPER / "oa-300", config_of("oa", 300, "paper"), episodes=130)
+    assert tool.paper_methods() == tool.NOTHING_YET, "it has not finished"
+    for name, options in (("oa-paper", {"model.bins": 7}), ("oa-paper", {})):
+        config = config_of(name, 300, "paper", options)
+        write_run(tmp_path / tool.PAPER / f"{name}{len(options)}", config)
+    only = tool.paper_methods()
+    assert "| oa-paper | 1 |" in only
+    assert "| oa | 0 of 1 finished |" in only
+    assert "bins" not in only
+    table = tool.ablation("oa-paper", "bins", "bins", ", as `oa-paper` has it")
+    assert "](images/paper-bins.png)" in table
+    assert "given reward function" in table
+    assert tool.ablation("mlp-paper-coreset", "capacity", "budget", "") == tool.NOTHING_YET
+
+
+def test_figure_5_of_the_paper_is_drawn_of_its_agents(tool: ModuleType, tmp_path: Path):
+    for capacity in (1_000, 10_000):
+        options = {"model.strategy.capacity": capacity}
+        config = config_of("mlp-paper-coreset", 300, "paper", options)
+        write_run(tmp_path / f"coreset{capacity}", config, skill=0.5)
+    for bins in (5, 9):
+        config = config_of("oa-paper", 300, "paper", {"model.bins": bins})
+        write_run(tmp_path / f"bins{bins}", config, skill=0.1 * bins)
+    study = read_report([tmp_path]).studies[0].study
+    (bins,) = ablations(study, "bins", Resampling(100))
+    (budget,) = ablations(study, "capacity", Resampling(100))
+    assert (bins.agent, bins.values) == ("oa-paper", (5.0, 9.0))
+    assert (budget.agent, budget.values) == ("mlp-paper-coreset", (1_000.0, 10_000.0))
+    assert bins.performance[0].mean < bins.performance[1].mean
+    assert {drawing.name for drawing in draw_ablations(study, Resampling(100))} == {
+        "budget",
+        "bins",
+    }
+    assert {"paper-budget.png", "paper-bins.png"} <= {
+        Path(kept).name for (folder, _), kept in tool.FIGURES.items() if folder == tool.PAPER
+    }
 
 
 def test_a_page_without_its_marks_is_refused(tool: ModuleType):

@@ -1,10 +1,116 @@
-"""The fixed transitions and the error on them."""
+"""Frozen evaluation reads no reward; its variants; the fixed transitions and the error on them."""
+
+import json
 
 import numpy as np
 import pytest
 
-from everlearn.runs.evaluate import model_error
+from everlearn.agents import make_agent
+from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.planning.episode import run_episode
+from everlearn.runs.evaluate import Evaluator, model_error
+from everlearn.runs.loop import execute
+from everlearn.runs.presets import preset_config
+from everlearn.runs.reload import evaluate_run, evaluate_variants
+from everlearn.support.errors import InvalidInputError
 from everlearn.worlds import world_named
+from tests.runs.worker import tiny
+
+TASK = "window-close"
+PLANNER = {"candidates": 12, "elites": 3, "horizon": 4, "iterations": 2}
+SMALL = {
+    "oa": {"model": {"features": 10}, "planner": PLANNER, "escape.patience": 2},
+    "oa-paper": {"model": {"features": 10}, "planner": PLANNER},
+    "mlp-paper-coreset": {"model": {"hidden": 9, "layers": 2}, "planner": PLANNER},
+    "sac-packnet": {"hidden": 9, "batch": 8, "warm_up": 3, "random_steps": 3},
+}
+
+
+class Unreadable(float):
+    """A reward that may be passed on, and not looked at: every use of it fails."""
+
+    def _refuse(self, *_):
+        raise AssertionError("the reward was read")
+
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refuse
+    __bool__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __abs__ = __neg__ = _refuse
+    __array__ = _refuse
+    __hash__ = float.__hash__
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_frozen_evaluation_reads_no_reward_of_the_environment(name, monkeypatch):
+    world = world_named("continual-bench")
+    agent = make_agent(name, world.make(TASK), 0, **SMALL[name])
+    agent.begin_task(TASK, world.objective(TASK))
+    run_episode(agent, world.make(TASK), seed=0, max_steps=12)
+    evaluator = Evaluator(preset_config("smoke", name, max_steps=25))
+    step, played, seen = ContinualBenchEnv.step, [], []
+
+    def recorded(env, action):
+        played[-1].append(np.array(action))
+        return step(env, action)
+
+    def without_rewards(env, action):
+        obs, _, terminated, truncated, info = recorded(env, action)
+        nothing = dict.fromkeys(info["rewards"], np.nan)
+        return obs, np.nan, terminated, truncated, info | {"rewards": nothing}
+
+    def watched(self, obs, action, next_obs, reward, terminated):
+        seen.append(np.isnan(float.__float__(reward)))
+        observe(self, obs, action, next_obs, Unreadable(reward), terminated)
+
+    observe = type(agent).observe
+    outcomes = []
+    for instead in (recorded, without_rewards):
+        monkeypatch.setattr(ContinualBenchEnv, "step", instead)
+        played.append([])
+        outcomes.append(evaluator.episode(agent, TASK, 4, 0))
+        monkeypatch.setattr(type(agent), "observe", watched)
+    evaluator.close()
+    assert len(seen) == len(played[1]) > 10
+    assert all(seen)
+    np.testing.assert_array_equal(*played)
+    assert outcomes[0] == outcomes[1]
+    assert (outcomes[0].bursts or 0) > 0 or name != "oa", "progress was judged"
+
+
+def test_variants_of_a_finished_run_are_kept_beside_it(tmp_path):
+    run = tmp_path / "run"
+    execute(tiny("oa", options={"escape.patience": 1, "escape.progress": 100.0}), run)
+    metrics = (run / "metrics.jsonl").read_bytes()
+    found = evaluate_variants(run)
+    assert found.keys() == {"without bursts"}
+    _, as_it_is = evaluate_run(run, 1)
+    for task, result in found["without bursts"].items():
+        assert as_it_is[task]["bursts"] > 0
+        assert "bursts" not in result
+        assert 0 <= result["success_rate"] <= 1
+    stored = json.loads((run / "variants.json").read_text())
+    assert (stored["variants"], stored["episode"]) == (found, 6)
+    assert (run / "metrics.jsonl").read_bytes() == metrics
+    with pytest.raises(InvalidInputError, match="there already"):
+        evaluate_variants(run)
+
+
+def test_variants_need_an_agent_that_has_some(tmp_path):
+    execute(tiny("random"), tmp_path)
+    with pytest.raises(InvalidInputError, match="no other way to be evaluated"):
+        evaluate_variants(tmp_path)
+
+
+def test_a_policy_is_evaluated_with_samples_and_with_its_mean():
+    world = world_named("continual-bench")
+    env = world.make(TASK)
+    agent = make_agent("sac-coreset", env, 0, **SMALL["sac-packnet"])
+    agent.begin_task(TASK, None)
+    obs, _ = env.reset(seed=0)
+    assert agent.evaluation_variants == {"mean actions": {"actions": "mean"}}
+    drawn = [agent.evaluation_copy(seed).act(obs, explore=False) for seed in (0, 1)]
+    (variant,) = agent.evaluation_variants.values()
+    middle = [agent.evaluation_copy(seed, **variant).act(obs, explore=False) for seed in (0, 1)]
+    assert not np.array_equal(*drawn)
+    np.testing.assert_array_equal(*middle)
 
 
 class Counting:
@@ -70,3 +176,21 @@ def test_sets_are_the_same_every_time_and_larger_ones_go_on(task):
 
 def test_tasks_without_a_script_have_no_set():
     assert world_named("continual-bench").heldout_episodes("reach-up", 10) == []
+
+
+@pytest.mark.parametrize(("preset", "starts"), [("paper", 1), ("paper-noise", 3)])
+def test_starts_are_spread_in_evaluation_as_the_preset_says(preset, starts, monkeypatch):
+    reset, seen = ContinualBenchEnv.reset, set()
+
+    def recorded(env, **words):
+        obs, info = reset(env, **words)
+        seen.add(tuple(obs.tolist()))
+        return obs, info
+
+    monkeypatch.setattr(ContinualBenchEnv, "reset", recorded)
+    agent = make_agent("random", world_named("continual-bench").make(TASK))
+    evaluator = Evaluator(preset_config(preset, "random", max_steps=1))
+    for episode in range(3):
+        evaluator.episode(agent, TASK, 0, episode)
+    evaluator.close()
+    assert len(seen) == starts

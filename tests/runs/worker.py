@@ -153,7 +153,8 @@ def outcome(folder: Path) -> dict[str, Any]:
     """Everything a run leaves, without its time stamps."""
     lines, _ = read_lines(folder / METRICS)
     for line in lines:
-        line.pop("seconds", None)
+        for name in ("seconds", "processor_seconds"):
+            line.pop(name, None)
     found: dict[str, Any] = {
         "lines": lines,
         "snapshots": metrics_file.snapshot_names(folder / CHECKPOINTS),

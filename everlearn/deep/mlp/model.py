@@ -3,14 +3,13 @@
 The comparison to the online model. Same inputs (observation, action and what is remembered),
 same imagination, another way to learn: every 250 steps the network is trained on all data that
 its strategy keeps, until the loss on a holdout of 5 % has not improved for 5 epochs. Strategies
-live in `everlearn.deep.strategies`; this file knows them by their protocol only.
+live in `everlearn.deep.strategies`; this file knows their base class only.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,14 @@ import torch
 from gymnasium import spaces
 
 from everlearn.deep.mlp import rollout_kernel as dense
-from everlearn.deep.mlp import snapshot as mlp_checkpoint
+from everlearn.deep.mlp import snapshot
 from everlearn.deep.mlp.config import MLPConfig
 from everlearn.deep.mlp.network import Trainer, make_network, torch_threads
 from everlearn.deep.mlp.normaliser import Normaliser, RunningMoments
-from everlearn.interfaces import FloatArray, State, Strategy
+from everlearn.deep.strategies.base import Strategy
+from everlearn.interfaces import State
 from everlearn.support.checks import check_whole
-from everlearn.support.errors import UnknownNameError
+from everlearn.support.errors import NotReadyError, UnknownNameError
 from everlearn.support.threads import Threads
 from everlearn.world_model.base import ImaginingModel, Transitions
 from everlearn.world_model.memory import Memory
@@ -147,24 +147,8 @@ class MLPWorldModel(ImaginingModel):
 
     # Learning --------------------------------------------------------------------------
 
-    def learn(self, obs: object, action: object, next_obs: object, memory: object = None) -> None:
-        """Take in one transition; every `train_every` of them train the network.
-
-        `memory` is the memory's state at `obs`. Bad input raises and changes nothing.
-        """
-        self._learn(self._checked(obs, action, next_obs, memory, (1,)))
-
-    def learn_unchecked(
-        self,
-        obs: FloatArray,
-        action: FloatArray,
-        next_obs: FloatArray,
-        memory: FloatArray | None = None,
-    ) -> None:
-        """`learn` of a transition that was checked before: finite, ``[S]``, ``[A]``, ``[S]``."""
-        self._learn(self._transition(obs, action, next_obs, memory))
-
     def _learn(self, transition: Transitions) -> None:
+        """Keep a transition; every `train_every` of them train the network."""
         observations, actions, following, states = transition
         given = self.inputs.raw(observations, actions, states)
         change = following - observations
@@ -269,7 +253,7 @@ class MLPWorldModel(ImaginingModel):
 
     def state(self) -> State:
         """Everything the model knows, for `restore`: arrays and JSON facts."""
-        return mlp_checkpoint.model_state(self)
+        return snapshot.model_state(self)
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
         """Take over a `state` of a model with the same spaces, settings and strategy, to the bit.
@@ -285,12 +269,8 @@ class MLPWorldModel(ImaginingModel):
             memory=self.memory,
             still=self.still,
         )
-        mlp_checkpoint.restore_model(fresh, arrays, meta)
+        snapshot.restore_model(fresh, arrays, meta)
         self.__dict__.update(fresh.__dict__)
-
-    def save(self, path: str | Path) -> None:
-        """Write the whole model to `path`, atomically."""
-        mlp_checkpoint.save_model(self, path)
 
 
 class _TaskView(ImaginingModel):
@@ -314,3 +294,9 @@ class _TaskView(ImaginingModel):
 
     def _run(self, trajectories: Trajectories, memory: MemoryTables) -> None:
         self.model._run_for(self.task, trajectories, memory)
+
+    def _learn(self, transition: Transitions) -> None:
+        raise NotReadyError(
+            f"this is the model as it predicts {self.task!r}, which does not learn; let the model "
+            "learn that it was made from"
+        )

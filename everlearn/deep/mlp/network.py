@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from everlearn.interfaces import Protection, State
+from everlearn.deep.strategies.base import Protection
+from everlearn.interfaces import State
 from everlearn.support.archive import check_arrays
 from everlearn.support.checks import check_whole
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,15 +10,13 @@ import numpy.typing as npt
 
 from everlearn.deep.mlp.normaliser import Normaliser
 from everlearn.interfaces import State
-from everlearn.support.archive import part_of, save_archive
+from everlearn.support.archive import part_of
 from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError
 from everlearn.world_model.snapshot import check_fits, memory_facts, space_arrays, still_fact
 
 if TYPE_CHECKING:
     from everlearn.deep.mlp.model import MLPWorldModel
-
-KIND, VERSION = "mlp-world-model", 1
 
 NORMALISED = ("inputs", "changes")
 """What a model has a normaliser for."""
@@ -80,12 +77,6 @@ def restore_model(
     model.generator.bit_generator.state = meta["generator"]
     model.task = meta["task"]
     model.steps, model.trainings = int(meta["steps"]), int(meta["trainings"])
-
-
-def save_model(model: MLPWorldModel, path: str | Path) -> None:
-    """Write `model` to one file, atomically."""
-    arrays, meta = model_state(model)
-    save_archive(path, KIND, VERSION, arrays, meta)
 
 
 def _parts(model: MLPWorldModel) -> dict[str, Any]:

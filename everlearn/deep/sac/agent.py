@@ -32,10 +32,11 @@ from everlearn.deep.strategies import (
     FineTuning,
     PackNet,
     PerfectMemory,
+    Strategy,
     SynapticIntelligence,
     as_strategy,
 )
-from everlearn.interfaces import AgentSpec, FloatArray, Objective, Strategy
+from everlearn.interfaces import AgentSpec, FloatArray, Objective
 from everlearn.planning.rollout import action_bounds
 from everlearn.support.archive import load_archive, part_of, save_archive
 from everlearn.support.checks import as_numbers, check_whole
@@ -274,14 +275,14 @@ class SACAgent:
         before = self._inputs.check_observation(obs, "observation", (1,))
         done = self._inputs.check_action(action, "action", (1,))
         after = self._inputs.check_observation(next_obs, "next observation", (1,))
+        state, next_state = self._state(before), self._state(after)
+        if not self._learning:  # an evaluation copy does not look at the reward
+            return
         earned = as_numbers(reward, "reward")
         if earned.shape != () or not abs(earned) < LARGEST:
             raise InvalidInputError(f"reward is {given(reward)}; expected one finite number")
         if not isinstance(terminated, (bool, np.bool_)):
             raise InvalidInputError(f"terminated is {given(terminated)}; expected True or False")
-        state, next_state = self._state(before), self._state(after)
-        if not self._learning:
-            return
         self.storage.add(
             state=state,
             action=self._scaled_action(done),
@@ -326,6 +327,13 @@ class SACAgent:
         return np.asarray((action - scaling.centre[first:]) * scaling.multiplier[first:])
 
     # Keeping ---------------------------------------------------------------------------
+
+    @property
+    def evaluation_variants(self) -> dict[str, dict[str, Any]]:
+        """Other ways to evaluate it: arguments of `evaluation_copy` by a name for tables."""
+        if self.config.evaluation_actions == "sample":
+            return {"mean actions": {"actions": "mean"}}
+        return {"sampled actions": {"actions": "sample"}}
 
     def evaluation_copy(
         self, seed: int | np.random.SeedSequence, actions: EvaluationActions | None = None

@@ -37,8 +37,8 @@ from everlearn.deep.sac.networks import (
     clip_,
     fast_products,
 )
-from everlearn.deep.strategies import STRATEGIES, PerfectMemory
-from everlearn.interfaces import State, Storage, Strategy
+from everlearn.deep.strategies import STRATEGIES, PerfectMemory, Storage, Strategy
+from everlearn.interfaces import State
 from everlearn.support import settings
 from everlearn.support.archive import check_arrays, part_of
 from everlearn.support.checks import check_number, check_positive, check_whole

@@ -23,9 +23,8 @@ import torch
 
 from everlearn.deep.mlp.network import adam, adam_step, restore_weights, weights_state
 from everlearn.deep.sac.gaussian import SquashedGaussian, parameters_of
-from everlearn.deep.strategies import Protection
-from everlearn.interfaces import Protection as ProtectionProtocol
-from everlearn.interfaces import State, Storage, Strategy
+from everlearn.deep.strategies import Protection, Storage, Strategy
+from everlearn.interfaces import State
 from everlearn.support.archive import part_of
 
 ALIGNMENT = 16
@@ -289,7 +288,7 @@ class Trained:
     ) -> None:
         self.network, self.clip = network, clip
         self.depends_on_task = strategy is not None and strategy.task_dependent
-        self.protection: ProtectionProtocol = (
+        self.protection: Protection = (
             Protection(network) if strategy is None else strategy.protect(network)
         )
         self._optimizer = adam([network.vector], learning_rate)

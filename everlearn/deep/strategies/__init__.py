@@ -1,6 +1,6 @@
 """Strategies: what protects a network from forgetting.
 
-Needs the extra ``deep`` (PyTorch). What a strategy is, is written in `everlearn.interfaces`.
+Needs the extra ``deep`` (PyTorch). What a strategy is, is written in `base`.
 """
 
 from everlearn.deep.strategies.base import Protection, Strategy
@@ -10,10 +10,10 @@ from everlearn.deep.strategies.finetune import FineTuning
 from everlearn.deep.strategies.packnet import PackNet
 from everlearn.deep.strategies.perfect_memory import PerfectMemory
 from everlearn.deep.strategies.si import SynapticIntelligence
-from everlearn.interfaces import Strategy as StrategyProtocol
+from everlearn.deep.strategies.storage import Storage
 from everlearn.registry import Registry
 
-STRATEGIES: Registry[type[StrategyProtocol]] = Registry("strategy")
+STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
 STRATEGIES.register(FineTuning.name, FineTuning)
 STRATEGIES.register(ElasticWeightConsolidation.name, ElasticWeightConsolidation)
 STRATEGIES.register(SynapticIntelligence.name, SynapticIntelligence)
@@ -22,7 +22,7 @@ STRATEGIES.register(Coreset.name, Coreset)
 STRATEGIES.register(PerfectMemory.name, PerfectMemory)
 
 
-def as_strategy(strategy: str | StrategyProtocol) -> StrategyProtocol:
+def as_strategy(strategy: str | Strategy) -> Strategy:
     """Return a strategy by its registered name, or `strategy` itself.
 
     The class of a strategy that nobody has registered yet is registered under its name, so that
@@ -43,6 +43,7 @@ __all__ = [
     "PackNet",
     "PerfectMemory",
     "Protection",
+    "Storage",
     "Strategy",
     "SynapticIntelligence",
     "as_strategy",

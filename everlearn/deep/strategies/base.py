@@ -11,17 +11,23 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from everlearn.deep.strategies.storage import CurrentTask
-from everlearn.interfaces import Protection as ProtectionProtocol
+from everlearn.deep.strategies.storage import CurrentTask, Storage
 from everlearn.interfaces import State
-from everlearn.interfaces import Storage as StorageProtocol
 from everlearn.support.errors import InvalidInputError
 
 Tensors = list[torch.Tensor]
 
 
 class Protection:
-    """Leaves a network alone; see `everlearn.interfaces.Protection`.
+    """What a strategy does to one network while it is trained: here, nothing.
+
+    One training step reads::
+
+        optimizer.zero_grad()
+        loss.backward()                 # of the task alone
+        protection.after_backward()     # adds the gradient of `penalty`, holds weights back
+        optimizer.step()
+        protection.after_step()
 
     Strategies override what they do otherwise, and name the tensors they carry in `_carried`:
     those are saved and restored here.
@@ -47,37 +53,47 @@ class Protection:
         self.parameters: Tensors = list(protected.values())
 
     def penalty(self) -> torch.Tensor:
-        """Nothing."""
+        """Return the loss that the strategy adds, as a differentiable scalar."""
         return torch.zeros(())
 
     def after_backward(self) -> None:
-        """Do nothing."""
+        """Change the gradients, which are those of the task's loss alone."""
 
     def after_step(self) -> None:
-        """Do nothing."""
+        """Look at, or correct, what the optimizer did to the weights."""
 
     def mark(self) -> None:
-        """Do nothing."""
+        """Remember this moment of the training: the weights are the best so far."""
 
     def rewind(self) -> None:
-        """Do nothing."""
+        """Forget the training since `mark`: its weights were put back."""
 
     def end_task(
         self,
         inputs: tuple[torch.Tensor, ...],
         information: Callable[[Any], torch.Tensor] | None = None,
     ) -> None:
-        """Do nothing."""
+        """Consolidate the task that ends.
+
+        Parameters
+        ----------
+        inputs
+            What the network was called with in this task, ``[N, ...]`` each.
+        information
+            Makes of the network's output ``[N, ...]`` numbers ``[N, K]`` of unit Fisher
+            information; None for an output that is one already, such as the mean of a
+            Gaussian of variance 1.
+        """
 
     def begin_task(self, name: str) -> None:
-        """Do nothing."""
+        """Begin the next task, after `end_task` of the last and, if asked for, retraining."""
 
     def weights(self, task: str | None) -> Tensors:
-        """Return the network's parameters, whatever the task."""
+        """Parameters to predict `task` with, in the network's order; None for the current one."""
         return [parameter.detach() for parameter in self.module.parameters()]
 
     def state(self) -> State:
-        """Tensors that the strategy carries."""
+        """Everything that later training depends on, but for the network and the optimizer."""
         arrays: dict[str, npt.NDArray[Any]] = {
             f"{name}/{index}": tensor.numpy().copy()
             for name, tensors in self._carried().items()
@@ -113,10 +129,21 @@ class Protection:
 
 @dataclass(frozen=True)
 class Strategy:
-    """Keeps the current task's data and lets the network do what it does.
+    """How a network is kept from forgetting: its settings, and what is made from them.
 
     The settings of a strategy are the fields of its dataclass; what kind of method it is are
-    its class attributes.
+    its class attributes. Here, the current task's data are kept and the network is left alone.
+
+    Attributes
+    ----------
+    name
+        Name under which it is registered.
+    boundary_aware
+        Whether it must be told when a task ends (shown in every table).
+    task_dependent
+        Whether it predicts a task with weights of that task, and so must be told which.
+    retrains
+        Whether the network is trained again, on the same data, after `end_task`.
     """
 
     name: ClassVar[str]
@@ -128,14 +155,12 @@ class Strategy:
         """Return its settings by name."""
         return dataclasses.asdict(self)
 
-    def storage(
-        self, widths: Mapping[str, int], seed: int | np.random.SeedSequence = 0
-    ) -> StorageProtocol:
+    def storage(self, widths: Mapping[str, int], seed: int | np.random.SeedSequence = 0) -> Storage:
         """Return an empty storage with columns of these widths."""
         return CurrentTask(widths, seed)
 
-    def protect(self, module: torch.nn.Module) -> ProtectionProtocol:
-        """Return the protection of one network."""
+    def protect(self, module: torch.nn.Module) -> Protection:
+        """Return the protection of one network; actor and critics get one each."""
         return Protection(module)
 
 

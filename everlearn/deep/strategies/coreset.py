@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from everlearn.deep.strategies.base import Strategy
-from everlearn.deep.strategies.storage import Reservoir
-from everlearn.interfaces import Storage
+from everlearn.deep.strategies.storage import Reservoir, Storage
 from everlearn.support.checks import check_whole
 
 

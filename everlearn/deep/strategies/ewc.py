@@ -28,7 +28,6 @@ from everlearn.deep.strategies.base import (
     quadratic,
     zeros,
 )
-from everlearn.interfaces import Protection as ProtectionProtocol
 from everlearn.support.checks import check_number, check_positive, check_whole
 from everlearn.support.errors import InvalidInputError
 
@@ -63,7 +62,7 @@ class ElasticWeightConsolidation(Strategy):
         if self.variant not in ("per-task", "online"):
             raise InvalidInputError(f"variant is {self.variant!r}; expected 'per-task' or 'online'")
 
-    def protect(self, module: torch.nn.Module) -> ProtectionProtocol:
+    def protect(self, module: torch.nn.Module) -> Protection:
         """Return the protection of one network."""
         return ElasticProtection(module, self)
 

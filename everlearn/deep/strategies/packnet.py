@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 import torch
 
 from everlearn.deep.strategies.base import Protection, Strategy, Tensors, copies
-from everlearn.interfaces import Protection as ProtectionProtocol
 from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError
 
@@ -40,7 +39,7 @@ class PackNet(Strategy):
     def __post_init__(self) -> None:
         check_whole("expected_tasks", self.expected_tasks, 1)
 
-    def protect(self, module: torch.nn.Module) -> ProtectionProtocol:
+    def protect(self, module: torch.nn.Module) -> Protection:
         """Return the protection of one network."""
         return PackedProtection(module, self)
 

@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from everlearn.deep.strategies.base import Strategy
-from everlearn.deep.strategies.storage import Everything
-from everlearn.interfaces import Storage
+from everlearn.deep.strategies.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -22,4 +21,4 @@ class PerfectMemory(Strategy):
 
     def storage(self, widths: Mapping[str, int], seed: int | np.random.SeedSequence = 0) -> Storage:
         """Return an empty storage that grows for ever."""
-        return Everything(widths, seed)
+        return Storage(widths, seed)

@@ -26,7 +26,6 @@ from everlearn.deep.strategies.base import (
     quadratic,
     zeros,
 )
-from everlearn.interfaces import Protection as ProtectionProtocol
 from everlearn.support.checks import check_positive
 
 
@@ -45,7 +44,7 @@ class SynapticIntelligence(Strategy):
         check_positive("c", self.c)
         check_positive("xi", self.xi)
 
-    def protect(self, module: torch.nn.Module) -> ProtectionProtocol:
+    def protect(self, module: torch.nn.Module) -> Protection:
         """Return the protection of one network."""
         return SynapticProtection(module, self)
 

@@ -20,8 +20,8 @@ FIRST_ROWS = 1024
 """Rows of room to begin with."""
 
 
-class Everything:
-    """Keeps every row.
+class Storage:
+    """Rows of named columns; keeps every row. Subclasses say what they drop.
 
     Parameters
     ----------
@@ -29,6 +29,11 @@ class Everything:
         Numbers a row in each column, by name.
     seed
         Seed of whatever the storage draws.
+
+    Attributes
+    ----------
+    seen
+        Rows ever added.
     """
 
     def __init__(self, widths: Mapping[str, int], seed: int | np.random.SeedSequence = 0) -> None:
@@ -122,7 +127,7 @@ class Everything:
                 self._columns[name] = grown
 
 
-class CurrentTask(Everything):
+class CurrentTask(Storage):
     """Keeps the rows of the current task only."""
 
     def end_task(self) -> None:
@@ -130,7 +135,7 @@ class CurrentTask(Everything):
         self._count = 0
 
 
-class Reservoir(Everything):
+class Reservoir(Storage):
     """Keeps an even sample of all rows ever seen, of a fixed size (Vitter 1985, algorithm R).
 
     Row ``n`` is kept with probability ``capacity / n`` and takes the place of any kept row.
@@ -138,7 +143,7 @@ class Reservoir(Everything):
     Parameters
     ----------
     widths, seed
-        As for `Everything`.
+        As for `Storage`.
     capacity
         Most rows kept.
     """
