@@ -39,11 +39,11 @@ Train = Callable[[int, int], tuple[Any, list[float]]]
 """From a seed and a number of steps to an agent and the returns of its training episodes."""
 
 
-def pendulum_return(seed: int) -> float:
+def pendulum_return(seed: int, steps: int = PENDULUM_STEPS) -> float:
     """Mean return of evaluation episodes after training from nothing."""
     env = gymnasium.make("Pendulum-v1")
     agent = SACAgent.for_env(env, seed=seed, threads=1)
-    for episode in range(PENDULUM_STEPS // 200):
+    for episode in range(steps // 200):
         run_episode(agent, env, seed=1000 * seed + episode)
     copy = agent.evaluation_copy(seed)
     returns = [

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from everlearn.runs.config import RunConfig
 from everlearn.runs.listeners import Listener
+from everlearn.support.checks import sizes_that_fit
 from everlearn.support.command_line import UsageError, flattened, parse, positional, repeated
 from everlearn.support.errors import (
     EverlearnError,
@@ -731,7 +732,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _refuse(unknown_name("command", words[0], COMMANDS))
     try:
         command = _parsed(words[0], words[1:])
-        command()
+        with sizes_that_fit(f"everlearn {words[0]} with these settings"):
+            command()
         sys.stdout.flush()
     except UsageError as error:
         _refuse(f"{error} (see everlearn {words[0]} --help)", words[0])

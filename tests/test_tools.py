@@ -84,3 +84,35 @@ def test_the_bill_of_materials_lists_what_the_wheel_needs(tool, tmp_path: Path):
     assert found["numpy"] == importlib.metadata.version("numpy")
     needs = {entry["ref"]: entry.get("dependsOn", []) for entry in bill["dependencies"]}
     assert f"pkg:pypi/numpy@{found['numpy']}" in needs[f"pkg:pypi/gymnasium@{found['gymnasium']}"]
+
+
+GOOD = {"name": "numpy", "version": "2.0.0", "vulns": []}
+HOLE = {"id": "PYSEC-1", "fix_versions": ["2.0.1"], "aliases": [], "description": ""}
+BAD = {**GOOD, "name": "scipy", "vulns": [HOLE, {**HOLE, "id": "PYSEC-2", "fix_versions": []}]}
+SKIPPED = {"name": "torch", "skip_reason": "Dependency not found on PyPI"}
+
+
+@pytest.mark.parametrize(
+    ("packages", "code", "said"),
+    [
+        ([GOOD], 0, "none of 1 packages has a known hole"),
+        ([GOOD, BAD], 1, "scipy 2.0.0: PYSEC-2, fixed in no version yet"),
+        ([GOOD, BAD, SKIPPED], 2, "1 of 3 packages are not in the lists"),
+        ([SKIPPED] * 9, 2, "(torch, torch, torch, torch, torch and 4 more)"),
+        ([], 2, "0 of 0 packages"),
+    ],
+)
+def test_an_audit_passes_only_if_every_package_was_looked_up(packages, code, said):
+    verdict = runpy.run_path(str(TOOLS / "audit_dependencies.py"))["verdict"]
+    found, lines = verdict(json.dumps({"dependencies": packages, "fixes": []}), "")
+    assert found == code
+    assert said in "\n".join(lines)
+
+
+@pytest.mark.parametrize("output", ["", "[]", "{"])
+def test_an_audit_without_a_network_says_so_in_a_line(output):
+    verdict = runpy.run_path(str(TOOLS / "audit_dependencies.py"))["verdict"]
+    errors = "Traceback (most recent call last):\n  File x\nConnectionError: no route\n"
+    code, (line,) = verdict(output, errors)
+    assert code == 2
+    assert line == "the lists of known holes could not be asked: ConnectionError: no route"

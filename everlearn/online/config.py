@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from everlearn.world_model.memory import Memory
 
 
+MAX_CELLS, MAX_GRID_DIM = 10**9, 10
+"""Most cells of an encoding, and most dimensions of a grid: a point has 2 ** dimensions cells."""
+
+
 @dataclass(frozen=True)
 class OnlineModelConfig:
     """Settings of an `OnlineWorldModel`; the defaults are the paper's."""
@@ -111,8 +115,12 @@ class OnlineModelConfig:
     """Refuse to learn before the statistics outgrow this; none for no limit."""
 
     def __post_init__(self) -> None:
-        for name, least in (("features", 1), ("bins", 2), ("grid_dim", 1), ("local_inputs", 1)):
-            check_whole(name, getattr(self, name), least)
+        limits = {"features": (1, MAX_CELLS), "bins": (2, MAX_CELLS), "grid_dim": (1, MAX_GRID_DIM)}
+        for name, (least, most) in limits.items():
+            check_whole(name, getattr(self, name), least, most)
+        cells = self.features * self.bins**self.grid_dim
+        check_whole("number of cells (features * bins ** grid_dim)", cells, 1, MAX_CELLS)
+        check_whole("local_inputs", self.local_inputs, 1)
         check_whole("solve_every", self.solve_every, 0)
         check_whole("worlds", self.worlds, 1, 10)
         check_positive("surprise", self.surprise)

@@ -34,7 +34,7 @@ from everlearn.results.read import RunRecord, read_runs
 from everlearn.results.statistics import Resampling
 from everlearn.runs.metrics_file import Notify, storing
 from everlearn.support.errors import InvalidInputError
-from everlearn.support.files import is_file, is_folder, write_text
+from everlearn.support.files import check_file, check_folder, is_file, is_folder, write_text
 from everlearn.support.terminal import printable
 
 if TYPE_CHECKING:
@@ -244,10 +244,12 @@ def write_report(
     with storing(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / SUMMARY, json.dumps(report.to_json(), indent=2) + "\n")
-        drawings = [
-            _write_study(part, study_folder(folder, number), report.resampling)
-            for number, part in enumerate(report.studies)
-        ]
+        drawings = []
+        for number, part in enumerate(report.studies):
+            below = study_folder(folder, number)
+            if below != folder:
+                check_folder(below)
+            drawings.append(_write_study(part, below, report.resampling))
         films = []
         for part in report.studies:
             beside = [run.folder / VIDEOS for method in part.study.methods for run in method.runs]
@@ -274,12 +276,15 @@ def _write_study(part: StudyReport, folder: Path, resampling: Resampling) -> lis
     from everlearn.support.plotting import save_figure
 
     for name in ("figures", "tables", "data"):
+        check_folder(folder / name)  # in a run's folder, a link may lead anywhere
         (folder / name).mkdir(parents=True, exist_ok=True)
     drawings = draw_study(part.study, part.curves, resampling)
     drawings += draw_profiles(part.study, resampling)
     for drawing in drawings:
         for ending in ("png", "pdf"):
-            save_figure(drawing.figure, folder / "figures" / f"{drawing.name}.{ending}")
+            path = folder / "figures" / f"{drawing.name}.{ending}"
+            check_file(path)
+            save_figure(drawing.figure, path)
         write_text(folder / "data" / f"{drawing.name}.csv", to_csv(drawing.rows))
     for table in part.tables.values():
         write_text(folder / "tables" / f"{table.name}.md", to_markdown(table))

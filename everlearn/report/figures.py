@@ -17,7 +17,14 @@ from everlearn.report.life import draw_lives
 from everlearn.results.methods import Study
 from everlearn.results.read import RunRecord
 from everlearn.results.statistics import Estimate, Resampling, estimate
-from everlearn.support.plotting import SHADE, LineStyle, label_axes, line_style, new_figure
+from everlearn.support.plotting import (
+    SHADE,
+    LineStyle,
+    label_axes,
+    line_style,
+    new_figure,
+    show_names_as_they_are,
+)
 
 Row = dict[str, Any]
 
@@ -63,6 +70,8 @@ def draw_study(
     timed = speeds(study, resampling)
     if any(speed.steps_per_second.runs for several in timed.values() for speed in several):
         drawings.append(_draw_speeds(timed))
+    for drawing in drawings:
+        show_names_as_they_are(drawing.figure)
     return drawings
 
 

@@ -20,6 +20,7 @@ from everlearn.results.read import RunRecord
 from everlearn.results.statistics import NOTHING, Estimate, Resampling, estimate
 from everlearn.results.summary import RETURN_METRICS, SUCCESS_METRICS, Metric, scores_of
 from everlearn.support.plotting import LineStyle, line_style
+from everlearn.support.terminal import printable
 
 LONGEST_LABEL = 60
 """Characters; what goes beyond is in the list of runs."""
@@ -329,7 +330,7 @@ def _label(group: _Group, varied: Mapping[str, Any], short: Mapping[str, str], u
         text = f"{text[: LONGEST_LABEL - 1]}…"
     if group.origin:
         text = f"{group.origin}: {text}"
-    return f"{text} (settings not stored)" if unsure else text
+    return printable(f"{text} (settings not stored)" if unsure else text)
 
 
 def _one_a_seed(label: str, runs: list[RunRecord], notes: list[str]) -> tuple[RunRecord, ...]:

@@ -6,6 +6,7 @@ can be read on a machine that has none of them installed.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Iterable, Mapping
@@ -40,8 +41,8 @@ Floats = npt.NDArray[np.float64]
 Columns = dict[str, npt.NDArray[Any]]
 """Lines of one kind as arrays by the names of their values; NaN where a line lacks a number."""
 
-MAX_COLUMNS, MAX_CELLS = 100, 10**7
-"""Most values of a line of one kind, and cells of a table of evaluations."""
+MAX_COLUMNS, MAX_CELLS, MAX_TEXT = 100, 10**7, 1 << 26
+"""Most sorts of values in lines of one kind, cells of a table, and characters of a column."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,26 +328,37 @@ class _Table:
 
     def add(self, line: Line) -> None:
         for name, value in line.items():
-            if name not in self._values:
-                if len(self._values) == MAX_COLUMNS:
-                    raise DamagedFileError(
-                        f"the lines have more than {MAX_COLUMNS} sorts of values; restore them"
-                    )
-                self._values[name] = [None] * self._count
-            self._values[name].append(value)
+            values = self._values.setdefault(name, [])
+            if len(values) < self._count:  # the lines before lack it
+                values.extend(itertools.repeat(None, self._count - len(values)))
+            values.append(value)
         self._count += 1
-        for values in self._values.values():
-            if len(values) < self._count:
-                values.append(None)
+        columns = len(self._values)
+        if columns > MAX_COLUMNS or columns * self._count > MAX_CELLS:
+            raise DamagedFileError(
+                f"the metrics have {self._count} lines with {columns} sorts of values, more than "
+                f"the {MAX_COLUMNS} sorts or {MAX_CELLS:,} values that can be read; restore them"
+            )
 
     def columns(self) -> Columns:
         self._values.pop("kind", None)
-        return {name: _column(self._values.pop(name)) for name in list(self._values)}
+        columns = {}
+        for name in list(self._values):
+            values = self._values.pop(name)
+            values.extend(itertools.repeat(None, self._count - len(values)))
+            columns[name] = _column(values)
+        return columns
 
 
 def _column(values: list[Any]) -> npt.NDArray[Any]:
     types = set(map(type, values))
     if types == {str}:
+        longest = max(map(len, values))
+        if longest * len(values) > MAX_TEXT:  # a table of text has the longest in every row
+            raise DamagedFileError(
+                f"the metrics have a name of {longest} characters in {len(values)} lines, more "
+                "than can be read; restore them"
+            )
         return np.array(values)
     if types in ({bool}, {int}):
         return np.array(values, dtype=bool if types == {bool} else np.int64)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.support.errors import InvalidInputError, given
+from everlearn.support.errors import EverlearnError, InvalidInputError, MemoryLimitError, given
 
 
 def as_numbers(value: object, name: str, *, flags: bool = False) -> npt.NDArray[Any]:
@@ -54,6 +56,22 @@ def check_positive(name: str, value: object) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 < value < math.inf:  # type: ignore[operator]
         raise InvalidInputError(f"{name} must be a positive number; got {given(value)}")
+
+
+@contextmanager
+def sizes_that_fit(what: str) -> Iterator[None]:
+    """Within, settings of `what` that need more memory than there is end in a sentence."""
+    try:
+        yield
+    except EverlearnError:
+        raise
+    except (MemoryError, RuntimeError) as error:
+        # PyTorch has no error of its own for it.
+        if isinstance(error, RuntimeError) and "allocate" not in str(error):
+            raise
+        raise MemoryLimitError(
+            f"{what} needs more memory than there is ({error}); use smaller settings"
+        ) from error
 
 
 def _kind(value: object) -> str:

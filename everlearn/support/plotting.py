@@ -111,6 +111,23 @@ def label_axes(axes: Axes, x: str, y: str, title: str, legend: bool = True) -> N
         axes.legend(fontsize=8, frameon=False)
 
 
+def show_names_as_they_are(figure: Figure) -> None:
+    """Let no text of a complete figure be a formula: the name of a run may have dollar signs."""
+    from matplotlib.text import Text
+
+    powers = {
+        label
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        if axis.get_scale() == "log"
+        for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
+        for label in (tick.label1, tick.label2)
+    }
+    for text in figure.findobj(Text):
+        if text not in powers:
+            text.set_parse_math(False)
+
+
 def save_figure(figure: Figure, path: Path, dots_per_inch: int = DOTS_PER_INCH) -> None:
     """Write a figure; the name's ending decides the format.
 

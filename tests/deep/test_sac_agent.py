@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.sac import SEEDS, pendulum_return
+from benchmarks.sac import PENDULUM_STEPS, SEEDS, pendulum_return
 from everlearn.agents import AGENTS, sac_agent
 from everlearn.deep.sac.agent import DEFAULTS, SACAgent
 from everlearn.deep.sac.learner import SACConfig
@@ -19,6 +19,7 @@ from everlearn.deep.strategies import STRATEGIES, ElasticWeightConsolidation, Fi
 from everlearn.support.errors import InvalidInputError, NotReadyError, UnknownNameError
 from everlearn.support.settings import with_options
 from tests.planning.toy import Point, step
+from tests.torture.length import often, some
 
 SMALL: dict[str, Any] = dict.fromkeys(("warm_up", "random_steps", "retraining"), 20)
 SMALL |= {"hidden": 16, "layers": 2, "batch": 16, "max_tasks": 2}
@@ -79,8 +80,13 @@ def test_learns_from_rewards_alone() -> None:
 @pytest.mark.torture
 @pytest.mark.timeout(3000)
 def test_learns_pendulum() -> None:
-    """Mean return of at least -200 after 20,000 steps, over three seeds."""
-    assert np.mean([pendulum_return(seed) for seed in SEEDS]) >= -200.0
+    """Mean return of at least -200 after 20,000 steps, over three seeds.
+
+    A shorter suite asks for less: one that has learned nothing has about -1,200.
+    """
+    steps = min(PENDULUM_STEPS, often(PENDULUM_STEPS, 3000))
+    least = -200.0 if steps == PENDULUM_STEPS else -800.0
+    assert np.mean([pendulum_return(seed, steps) for seed in some(SEEDS)]) >= least
 
 
 # What a switch does ------------------------------------------------------------------------

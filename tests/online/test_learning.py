@@ -25,6 +25,7 @@ from tests.online.worlds import (
     states_equal,
     walk,
 )
+from tests.torture.length import often
 
 
 def batch_solution(model: OnlineWorldModel, data: list[tuple[Any, ...]]) -> np.ndarray:
@@ -99,7 +100,7 @@ def test_recorded_robot_transitions(precision: str, tolerance: float) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("precision", "tolerance"), [("float64", 1e-9), ("float32", 1e-3)])
 def test_recorded_robot_transitions_at_paper_size(precision: str, tolerance: float) -> None:
-    model, reference, predicted, errors = recorded_models(precision, 300, 60)
+    model, reference, predicted, errors = recorded_models(precision, often(300, 60), often(60, 10))
     assert np.abs(model.weights - reference.W).max() < tolerance
     assert np.abs(predicted[0] - predicted[1]).max() < tolerance
     assert errors[0] == pytest.approx(errors[1], rel=0.01)
@@ -220,10 +221,12 @@ def test_neither_residual_nor_prediction_drifts_in_20000_updates() -> None:
 @pytest.mark.parametrize(
     ("ridge", "steps", "kept"),
     # The second goes on in float64 long before its end, which makes it slow and safe.
-    [(1.0, 20_000, np.float32), (0.005, 5_000, np.float64)],
+    [(5e-5, often(20_000, 1_000), np.float32), (1e-6, often(5_000, 500), np.float64)],
 )
 def test_residual_does_not_drift_at_paper_size(ridge: float, steps: int, kept: Any) -> None:
-    model = small_model(features=300, bins=9, ridge=ridge, threads=None)
+    """The ridge is given for each step, as statistics grow with them."""
+    ridge *= steps
+    model = small_model(features=often(300, 60), bins=9, ridge=ridge, threads=None)
     assert drift(model, steps) < 1e-4
     assert model.learner.dtype == kept
 

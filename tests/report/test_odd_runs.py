@@ -24,10 +24,12 @@ from everlearn.report import (
     write_report,
 )
 from everlearn.report.build import find_videos, to_csv
+from everlearn.report.figures import draw_study
 from everlearn.report.page import page
 from everlearn.report.tables import Table, latex_text, percent, to_markdown
 from everlearn.results.summary import summarize
 from everlearn.support.errors import InvalidInputError
+from everlearn.support.files import ForeignFileError
 from tests.report.synthetic import config_of, settings_of, write_run, write_sweep
 
 pytestmark = pytest.mark.xdist_group("report")  # one process makes the report for all
@@ -319,6 +321,18 @@ def test_a_video_that_is_a_link_is_not_in_the_page(tmp_path: Path):
     assert base64.b64encode(b"what lies outside").decode() not in text
 
 
+@pytest.mark.parametrize("name", ["figures", "data", "figures/success.png"])
+def test_a_report_in_a_folder_of_somebody_else_does_not_follow_its_links(name: str, tmp_path: Path):
+    run, outside = write_run(tmp_path / "run", config_of("oa", 0, "smoke")), tmp_path / "outside"
+    outside.write_text("kept") if "." in name else outside.mkdir()
+    out = run / "report"
+    (out / name).parent.mkdir(parents=True)
+    (out / name).symlink_to(outside)
+    with pytest.raises(ForeignFileError, match="is a symbolic link"):
+        write_report(read_report([run]), out)
+    assert outside.read_text() == "kept" if outside.is_file() else not list(outside.iterdir())
+
+
 def test_reports_only_read(tmp_path: Path):
     run = write_run(tmp_path / "run", config_of("oa", 0), alone=True)
     before = {file: file.stat().st_mtime_ns for file in run.rglob("*")}
@@ -397,6 +411,31 @@ def test_nothing_of_a_run_comes_alive_in_markdown():
     assert "&amp;lt;b&amp;gt; \\| \\\\ \\\\x1b[2J" in text or "\\x1b[2J" in text
     plain = "79.0 [70.1, 80.2] ± 3 `oa` success_bonus=1"
     assert f"| {plain} |" in to_markdown(Table("t", "t", ("a",), ((plain,),), ""))
+
+
+def test_nothing_of_a_run_reaches_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """Values of options are in the names of methods, and folders in what is left out."""
+    for seed, value in enumerate(("plain", "\x1b]0;owned\x07\x1b[2Jred")):
+        write_run(tmp_path / str(seed), config_of("mine", 0, "smoke", options={"x": value}))
+    damaged = write_run(tmp_path / "\x1b[2Jname", config_of("oa", 0, "smoke"))
+    (damaged / "metrics.jsonl").write_text("rubbish\n")
+    monkeypatch.setattr("everlearn.report.write_report", lambda *_, **__: tmp_path)
+    main(["report", str(tmp_path)])
+    said = capsys.readouterr()
+    assert "\\x1b[2Jred" in said.out
+    assert "\\x1b[2Jname" in said.err
+    assert "\x1b" not in said.out + said.err
+
+
+def test_dollar_signs_in_names_begin_no_formula(tmp_path: Path):
+    write_run(tmp_path / "a", config_of("mine", 0, "smoke", options={"x": "$\\frac{1$"}))
+    config = config_of("mine", 0, "smoke", tasks=("a$b_$", "c$^$"), options={"x": "y"})
+    write_run(tmp_path / "b", config)
+    for part in read_report([tmp_path]).studies:
+        for drawing in draw_study(part.study, part.curves, Resampling(100)):
+            drawing.figure.draw_without_rendering()
 
 
 def test_next_to_nothing_is_nothing_on_either_side():

@@ -1,14 +1,16 @@
 """Reading runs back: lines as columns, evaluations as tables, states, and the numbers of a run."""
 
+import io
 import json
 import math
+import os
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from everlearn.results import metrics
+from everlearn.results import metrics, read
 from everlearn.results.read import (
     evaluation_table,
     find_runs,
@@ -25,6 +27,7 @@ from everlearn.results.summary import (
     summarize,
 )
 from everlearn.runs.config import RunConfig
+from everlearn.runs.metrics_file import MAX_LINE, iter_lines
 from everlearn.support.errors import DamagedFileError, InvalidInputError
 from tests.report.synthetic import config_of, write_run
 
@@ -188,3 +191,89 @@ def test_stored_runs_of_earlier_versions_are_read():
     told = {run.config.agent: run.config.told for run in runs}
     assert told["oa"] == ()
     assert told["mlp-packnet"] == ("boundaries", "name")
+
+
+# Metrics that were made to do harm -------------------------------------------------------------
+
+MODEL = '{"kind":"model","episode":1,"step":1,"task":"a"'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        MODEL + ',"x":1e400}',
+        MODEL + ',"x":1e101}',
+        MODEL + ',"x":NaN}',
+        MODEL + f',"x":{2**53 + 1}}}',
+        MODEL + f',"x":{-(10**19)}}}',
+        MODEL + ',"x":"text"}',
+        MODEL + ',"x":[1]}',
+        MODEL + ',"x":true}',
+        MODEL + ',"task":"\\ud800"}',
+        MODEL + ',"task":"\\u001b[2J"}',
+        MODEL + f',"task":"{"x" * 1001}"}}',
+        MODEL + ',"episode":-1}',
+        MODEL + ',"step":1.5}',
+        MODEL + ',"x":1' + " " * MAX_LINE + "}",
+        MODEL + ',"kind":"confession"}',
+        "[" * 50_000,
+        "null",
+    ],
+    ids=lambda line: line[:70],
+)
+def test_lines_that_no_run_writes_are_refused(line: str, tmp_path: Path):
+    (tmp_path / "metrics.jsonl").write_text(MODEL + "}\n" + line + "\n")
+    with pytest.raises(DamagedFileError, match=r"line 2 of .* is damaged"):
+        read_columns(tmp_path)
+
+
+def test_metrics_of_any_size_are_not_read(tmp_path: Path):
+    file = tmp_path / "metrics.jsonl"
+    file.touch()
+    os.truncate(file, 90 << 30)
+    with pytest.raises(DamagedFileError, match="larger than the"):
+        read_columns(tmp_path)
+    # As if it grew while it is read.
+    with pytest.raises(DamagedFileError, match="larger than the"):
+        for _ in iter_lines(Endless(), "it"):
+            pass
+
+
+class Endless(io.BytesIO):
+    """One line for ever."""
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return (MODEL + "," + " " * 60_000 + '"x":1}\n').encode()
+
+
+def test_columns_do_not_outgrow_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A value of one line takes room in all of them, and the longest name too."""
+    file = tmp_path / "metrics.jsonl"
+    values = "".join(f',"x{number}":1' for number in range(50))
+    file.write_text(f"{MODEL}{values}}}\n" + f"{MODEL}}}\n" * 99)
+    assert np.isnan(read_columns(tmp_path)["model"]["x7"]).sum() == 99
+    monkeypatch.setattr(read, "MAX_CELLS", 5_000)
+    with pytest.raises(DamagedFileError, match="93 lines with 54 sorts of values"):
+        read_columns(tmp_path)
+    monkeypatch.setattr(read, "MAX_COLUMNS", 50)
+    with pytest.raises(DamagedFileError, match="1 lines with 54 sorts of values"):
+        read_columns(tmp_path)
+    file.write_text(f"{MODEL}}}\n" * 99 + MODEL.replace('"a"', f'"{"a" * 500}"') + "}\n")
+    assert len(read_columns(tmp_path)["model"]["task"]) == 100
+    monkeypatch.setattr(read, "MAX_TEXT", 49_000)
+    with pytest.raises(DamagedFileError, match="a name of 500 characters in 100 lines"):
+        read_columns(tmp_path)
+
+
+def test_tables_of_evaluations_do_not_outgrow_memory(monkeypatch: pytest.MonkeyPatch):
+    config = config_of("oa", 0)
+    columns = {
+        "episode": np.arange(10),
+        "step": np.arange(10),
+        "task": np.array([config.tasks[0]] * 10),
+        "success_rate": np.ones(10),
+    }
+    assert evaluation_table(config, columns).values.shape == (10, 6)
+    monkeypatch.setattr(read, "MAX_CELLS", 59)
+    with pytest.raises(DamagedFileError, match="10 evaluations of 6 tasks"):
+        evaluation_table(config, columns)

@@ -10,6 +10,7 @@ from everlearn.cli import main
 from everlearn.runs import loop as run_module
 from everlearn.runs.loop import RunResult
 from everlearn.runs.snapshots import RunState
+from tests.runs.worker import tiny
 
 SMALL = ["--agent", "scripted", "--tasks", "window-close,button-press", "--episodes-per-task", "2"]
 SMALL += ["--max-steps", "100", "--evaluation.every", "0"]
@@ -91,6 +92,25 @@ def test_wrong_words_get_one_line_and_create_nothing(words, right, tmp_path, cap
     monkeypatch.chdir(tmp_path)
     assert right in refused(capsys, "run", *words)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("agent", "option", "right"),
+    [
+        ("oa", "model.features=1000000000000000", "from 1 to 1000000000"),
+        ("oa", "model.bins=1000000", "number of cells (features * bins ** grid_dim)"),
+        ("oa", "model.grid_dim=60", "from 1 to 10"),
+        ("oa", "planner.candidates=1000000000", "more memory than there is (Unable to allocate"),
+        ("sac-finetune", "hidden=10000000", "more memory than there is"),
+    ],
+)
+def test_sizes_that_no_machine_has_are_refused_in_a_line(agent, option, right, tmp_path, capsys):
+    if agent.startswith("sac"):
+        pytest.importorskip("torch", reason="needs the extra deep")
+    config = tmp_path / "config.json"
+    config.write_text(tiny(agent).to_json())
+    words = ["--config", str(config), "--option", option, "--out", str(tmp_path / "run")]
+    assert right in refused(capsys, "run", *words, "--quiet").splitlines()[-1]
 
 
 def test_eval_and_list_of_nothing(tmp_path, capsys):

@@ -193,6 +193,18 @@ def test_a_hung_evaluator_is_killed_and_its_episode_played_again(learned, alone,
     ]
 
 
+def test_an_evaluator_gives_signs_of_life_during_an_episode(monkeypatch):
+    """Otherwise one that plays a long episode is taken for one that hangs."""
+    monkeypatch.setattr(evaluators, "BEAT", 0.0)
+    reading, writing = os.pipe()
+    requests = iter([{"task": "window-close", "episode": 0}])
+    (found,) = evaluators._answers(tiny(), requests, evaluators._Heart(writing))
+    os.close(writing)
+    with os.fdopen(reading, "rb") as file:
+        assert file.read() == b"null\n" * tiny().max_steps
+    assert Outcome(**found).score == 0.0
+
+
 def test_no_config_starts_more_evaluators_than_the_machine_has_room_for(monkeypatch):
     started = []
     monkeypatch.setattr(

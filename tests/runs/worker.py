@@ -23,9 +23,11 @@ from everlearn.support.archive import load_archive
 from everlearn.support.lock import FolderInUseError
 
 # A server that has imported everything and computed nothing: forks start in no time, and none
-# of them inherits the threads of compiled kernels.
+# of them inherits the threads of compiled kernels. What cannot be imported is left out.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["everlearn.runs.loop", "tests.runs.worker"])
+CONTEXT.set_forkserver_preload(
+    ["everlearn.runs.loop", "tests.runs.worker", "tests.runs.preloaded", "everlearn.deep.sac.agent"]
+)
 
 SYSTEM_CALLS = ("write", "fsync", "replace", "rename", "mkdir", "unlink", "rmdir", "ftruncate")
 

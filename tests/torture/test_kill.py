@@ -1,7 +1,8 @@
-"""Hundreds of kills at random moments, and one at every single change of the disk."""
+"""Thousands of kills at random moments, and one at every single change of the disk."""
 
 import dataclasses
 import random
+import shutil
 import signal
 
 import pytest
@@ -22,7 +23,7 @@ def smoke(tmp_path_factory):
     return config, seconds, outcome(folder)
 
 
-@pytest.mark.parametrize("moment", range(often(850)))
+@pytest.mark.parametrize("moment", range(often(40)))
 def test_smoke_run_killed_at_a_random_moment(moment, smoke, tmp_path, tally):
     config, seconds, expected = smoke
     folder = tmp_path / "run"
@@ -30,6 +31,30 @@ def test_smoke_run_killed_at_a_random_moment(moment, smoke, tmp_path, tally):
     assert finish(start(config, folder)) == 0
     assert outcome(folder) == expected
     tally["kills of a run survived"] += 1
+
+
+@pytest.fixture(scope="module", params=["oa", "mlp-packnet", "sac-ewc"])
+def small(request, tmp_path_factory):
+    """A run of less than a second, so that most kills hit a file that is being written."""
+    config = tiny(request.param)
+    folder = tmp_path_factory.mktemp("small") / "run"
+    seconds = uninterrupted(config, folder)
+    return config, seconds, outcome(folder), MOMENTS.get(request.param, 30)
+
+
+MOMENTS = {"oa": 3000}
+
+
+@pytest.mark.timeout(30_000)
+def test_small_runs_killed_at_random_moments(small, tmp_path, tally):
+    config, seconds, expected, moments = small
+    for moment in range(often(moments)):
+        folder = tmp_path / str(moment)
+        kill_at(start(config, folder), folder, random.Random(moment).uniform(0.0, seconds))
+        assert finish(start(config, folder)) == 0
+        assert outcome(folder) == expected, f"killed at moment {moment}"
+        shutil.rmtree(folder)
+        tally["kills of a run survived"] += 1
 
 
 @pytest.fixture(scope="module")

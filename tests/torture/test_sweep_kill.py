@@ -16,15 +16,20 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from everlearn.runs.metrics_file import METRICS
 from everlearn.sweeps.grid import sweep_jobs
 from everlearn.sweeps.job import Outcome, Resources, is_finished, run_job
 from everlearn.sweeps.launch import run_sweep
 from everlearn.sweeps.progress import SweepProgress
 from tests.runs.worker import outcome
+from tests.torture.length import often
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(3000)]
 
 MARK = "EVERLEARN_TORTURE"
+SWEPT, ON_CLUSTER = often(6, 3), often(12, 6)
+"""Runs of a sweep on this machine, and of one on a cluster."""
+SMALL = ("model.features=10", "planner.candidates=10", "planner.elites=5", "planner.horizon=5")
 
 
 def marked(value: str) -> list[int]:
@@ -39,7 +44,14 @@ def marked(value: str) -> list[int]:
 
 
 def jobs_in(out: Path, seeds: int) -> list:
-    return sweep_jobs(["oa"], range(seeds), str(out), preset="smoke", snapshot_seconds=0.0)
+    return sweep_jobs(
+        ["oa"], range(seeds), str(out), preset="smoke", options=SMALL, snapshot_seconds=0.0
+    )
+
+
+def stored(out: Path) -> int:
+    """Bytes of metrics of all runs of a sweep."""
+    return sum(file.stat().st_size for file in out.glob(f"*/{METRICS}"))
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +59,7 @@ def alone(tmp_path_factory):
     """What each run comes to by itself, by its name."""
     folder = tmp_path_factory.mktemp("alone")
     found = {}
-    for job in jobs_in(folder, 12):
+    for job in jobs_in(folder, ON_CLUSTER):
         assert run_job(job) == Outcome("finished")
         found[job.name] = outcome(Path(job.location))
     return found
@@ -56,8 +68,10 @@ def alone(tmp_path_factory):
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
 def test_workers_and_the_driver_are_killed_at_random(alone, tmp_path, tally):
     out, generator, mark = tmp_path / "sweep", random.Random(0), str(tmp_path)
-    words = ["sweep", "--agents", "oa", "--seeds", "0-5", "--preset", "smoke", "--out", str(out)]
-    words += ["--snapshot-seconds", "0", "--retries", "1000"]
+    words = ["sweep", "--agents", "oa", "--seeds", f"0-{SWEPT - 1}", "--preset", "smoke"]
+    words += ["--snapshot-seconds", "0", "--retries", "1000", "--out", str(out)]
+
+    words += [word for option in SMALL for word in ("--option", option)]
 
     def start() -> subprocess.Popen:
         return subprocess.Popen(
@@ -71,7 +85,15 @@ def test_workers_and_the_driver_are_killed_at_random(alone, tmp_path, tally):
     began = time.monotonic()
     while driver.poll() is None:
         assert time.monotonic() - began < 2400
-        time.sleep(generator.uniform(2.0, 9.0))
+        # Sometimes while processes start, and otherwise after a step forward: on a busy machine
+        # nothing would ever end if everything were killed every few seconds.
+        before, patience = stored(out), generator.choice([0.0, 600.0, 600.0])
+        waited = time.monotonic()
+        while driver.poll() is None and time.monotonic() - waited < patience:
+            if stored(out) > before:
+                break
+            time.sleep(0.1)
+        time.sleep(generator.uniform(0.0, 5.0))
         victims = [pid for pid in marked(mark) if pid != driver.pid]
         if generator.random() < 0.2:
             driver.kill()
@@ -83,7 +105,7 @@ def test_workers_and_the_driver_are_killed_at_random(alone, tmp_path, tally):
                 os.kill(generator.choice(victims), signal.SIGKILL)
                 workers_killed += 1
     assert driver.returncode == 0
-    for job in jobs_in(out, 6):
+    for job in jobs_in(out, SWEPT):
         assert outcome(Path(job.location)) == alone[job.name], job.name
     assert workers_killed >= 3
     assert not marked(mark), "nobody is left behind"
@@ -120,8 +142,8 @@ def test_a_cluster_of_three_nodes_loses_one_twice(alone, tmp_path, monkeypatch, 
     try:
         for _ in range(2):
             cluster.add_node(num_cpus=1)
-        jobs = jobs_in(tmp_path / "sweep", 12)
-        board = Saboteur(cluster, jobs, (2, 6))
+        jobs = jobs_in(tmp_path / "sweep", ON_CLUSTER)
+        board = Saboteur(cluster, jobs, (ON_CLUSTER // 6, ON_CLUSTER // 2))
         result = run_sweep(
             jobs, str(tmp_path / "sweep"), Resources(), board, ray=cluster.address, retries=10
         )

@@ -1,0 +1,13 @@
+"""What the server that tests fork their runs from has loaded: much of the start of a run.
+
+It has computed nothing, so that no run inherits threads of compiled kernels.
+"""
+
+from __future__ import annotations
+
+from numba.core.registry import cpu_target
+
+from everlearn.continual_bench import scene
+
+cpu_target.target_context.refresh()
+scene.build_model()
