@@ -162,7 +162,7 @@ class OnlineWorldModel(ImaginingModel):
         return learner
 
     @property
-    def frozen(self) -> bool:
+    def exported(self) -> bool:
         """Whether the model has its weights alone, and cannot learn."""
         return isinstance(self.learner, FrozenLearner)
 
@@ -176,7 +176,7 @@ class OnlineWorldModel(ImaginingModel):
         )
 
     def _check_not_frozen(self) -> None:
-        if self.frozen:
+        if self.exported:
             raise NotReadyError(CANNOT_LEARN)
 
     def clear_novelty(self) -> None:

@@ -120,7 +120,9 @@ class Blueprint:
                     f"a model of {type(config.model).__name__} has no {needed!r}, which a value "
                     "function needs; set value.landmarks to 0"
                 )
-        discount = getattr(config.planner, "discount", 1.0)
+        discount = getattr(config.planner, "discount", None)
+        if discount is None:
+            return None  # a planner of one's own that does not count what comes after a plan
         if not discount < 1:
             raise InvalidInputError(
                 f"planner.discount is {discount}; a value function needs one below 1, or set "
@@ -298,7 +300,7 @@ class PlanningAgent:
     @property
     def learns(self) -> bool:
         """Whether `observe` teaches the model: not in evaluation copies and exported agents."""
-        return self._learning and not getattr(self.model, "frozen", False)
+        return self._learning and not getattr(self.model, "exported", False)
 
     def model_for(self, task: str) -> Any:
         """Return what predicts a task, for measuring its error."""

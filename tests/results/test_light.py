@@ -50,5 +50,5 @@ def test_only_drawing_loads_matplotlib(run: Path, tmp_path: Path):
     modules = loaded(WRITE, run, tmp_path)
     assert modules & HEAVY == {"matplotlib"}
     ours = {name for name in modules if name.partition(".")[0] == "everlearn"}
-    assert len(ours) < 30, "packages included"
+    assert len(ours) <= 30, "packages included"
     assert (tmp_path / "index.html").exists()

@@ -82,7 +82,7 @@ def test_a_run_from_saved_json_with_single_tasks(tmp_path, capsys):
         (["--episodes-per-task", "0"], "from 1 to 100000"),
         (["--episodes-per-task", "ten"], "--episodes-per-task: expected a whole number, got 'ten'"),
         (["--seed", "abc"], "--seed: expected a whole number, got 'abc'"),
-        (["--world", "continual"], "Did you mean 'continual-bench'?"),
+        (["--world", "continual-benhc"], "Did you mean 'continual-bench'?"),
         (["--world", "gym"], "gym:NAME"),
         (["--config", "none.json"], "none.json"),
         (["--agnet", "oa"], "--agent"),

@@ -189,7 +189,7 @@ def test_a_longer_config_may_change_what_no_bit_depends_on(tmp_path):
 
 
 def test_the_command_of_a_kept_result_changes_nothing(tmp_path):
-    copy = Path(shutil.copytree(RESULTS / "paper" / "oa-100", tmp_path / "b"))
+    copy = Path(shutil.copytree(RESULTS / "archive" / "paper" / "oa-100", tmp_path / "b"))
     before = contents(copy)
     # This version may refuse settings of an older one; either way nothing is written.
     with contextlib.suppress(SystemExit):

@@ -63,7 +63,7 @@ def test_the_configs_tasks_are_the_benchmarks():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("continual", "Did you mean 'continual-bench'?"),
+        ("continual-benhc", "Did you mean 'continual-bench'?"),
         ("gim:Pendulum-v1", "Did you mean 'gym'?"),
         ("gym", "write one of it as gym:NAME"),
         ("gym:", "write one of it as gym:NAME"),
