@@ -57,9 +57,6 @@ EXPORT_KIND, EXPORT_VERSION = "everlearn-exported-agent", 1
 PLANS, BURSTS, BACKUPS = 1, 2, 3
 """Keys of the generators of planner, escape and values; the model has the seed itself."""
 
-_NEXT: Any = object()
-"""The objective that `begin_task` gets next: files do not contain the one that values are of."""
-
 
 @dataclass(frozen=True)
 class Blueprint:
@@ -319,8 +316,6 @@ class PlanningAgent:
         self._objective = objective
         self._planned = None if objective is None else self._maximised(objective)
         self.planner.reset()
-        if self._valued is _NEXT:
-            self._valued = objective
         if self._learning and objective is not self._valued:
             self._valued = objective
             if self.values is not None:
@@ -693,7 +688,6 @@ class PlanningAgent:
         with reading(path, "planning agent"):
             agent = cls._of_stored(arrays, meta["agent"], threads)
             agent._restore(arrays, meta)
-            agent._valued = None if agent.learns_reward else _NEXT
         return agent
 
     @classmethod
@@ -839,7 +833,7 @@ class OnlineAgent(PlanningAgent):
             model.restore(part_of(arrays, "model/"), meta["model"])
             values = agent._restored_values(model, arrays, stored.get("values"))
             agent.model, agent.learns_reward, agent.steps = model, learns_reward, steps
-            agent.values, agent._valued = values, None if learns_reward else _NEXT
+            agent.values = values
         return agent
 
 
