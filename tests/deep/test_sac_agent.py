@@ -125,10 +125,12 @@ def test_without_heads_there_is_one_temperature_that_begins_anew() -> None:
     assert agent.learner.highest_reward.item() == -math.inf
 
 
-@pytest.mark.parametrize("name", ["sac-finetune", "sac-coreset"])
-def test_a_task_it_is_told_of_begins_at_random(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "heads"), [("sac-finetune", True), ("sac-coreset", True), ("sac-coreset", False)]
+)
+def test_a_task_it_is_told_of_begins_at_random(name: str, heads: bool) -> None:
     """Even where enough is kept to learn from; an agent that is not told does so once."""
-    agent = make(name, warm_up=5, random_steps=30)
+    agent = make(name, warm_up=5, random_steps=30, multi_head=heads)
     drawn = [agent._acting.bit_generator.state]
 
     def is_random() -> bool:
@@ -149,7 +151,7 @@ def test_a_task_it_is_told_of_begins_at_random(name: str) -> None:
     live(agent, 1)
     assert not is_random()
     agent.begin_task("second", None)
-    assert is_random() is (name == "sac-finetune")
+    assert is_random() is heads
 
 
 def test_the_task_at_hand_beginning_again_is_no_switch() -> None:
@@ -334,31 +336,33 @@ def test_perfect_memory_keeps_everything() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_only_those_told_of_boundaries_read_the_name(name: str, tmp_path: Path) -> None:
-    told = {"sac-finetune", "sac-ewc", "sac-packnet"}
-    agent = make(name)
-    assert agent.boundary_aware is (name in told)
-    assert agent.told == (("boundaries", "name") if name in told else ())
-    assert agent.config.multi_head is (name in told)
+@pytest.mark.parametrize("heads", [True, False])
+def test_only_those_told_of_tasks_read_the_name(name: str, heads: bool, tmp_path: Path) -> None:
+    # Without heads a strategy may still be told of boundaries; only replay does without.
+    told = heads or name not in ("sac-coreset", "sac-perfect-memory")
+    agent = make(name, multi_head=heads)
+    assert agent.boundary_aware is told
+    assert ("name" in agent.told) is (heads or name == "sac-packnet")
     for run, second in (("same", "first"), ("other", "second")):
-        two_tasks(name, 30, second).save(tmp_path / run)
+        two_tasks(name, 30, second, multi_head=heads).save(tmp_path / run)
     same = (tmp_path / "same").read_bytes() == (tmp_path / "other").read_bytes()
-    assert same is (name not in told)
+    assert same is not told
 
 
 def test_tables_can_say_what_is_told() -> None:
-    assert make("sac-coreset").told == make("sac-coreset").given == ()
-    assert make("sac-ewc", multi_head=False).told == ("boundaries",)
-    for name in ("sac-finetune", "sac-ewc", "sac-packnet"):
+    for name in NAMES:
+        assert make(name).given == ()
         assert make(name).told == ("boundaries", "name")
+    assert make("sac-coreset", multi_head=False).told == ()
+    assert make("sac-ewc", multi_head=False).told == ("boundaries",)
     assert make("sac-packnet", multi_head=False).told == ("boundaries", "name")
-    for option in ("multi_head", "task_identity"):
-        assert make("sac-coreset", **{option: True}).boundary_aware
-        assert make("sac-coreset", **{option: True}).told == ("boundaries", "name")
+    identified = make("sac-coreset", multi_head=False, task_identity=True)
+    assert identified.boundary_aware
+    assert identified.told == ("boundaries", "name")
 
 
 def test_the_networks_see_the_observation_only() -> None:
-    agent = make("sac-coreset")
+    agent = make("sac-coreset", multi_head=False)
     assert agent.told == ()
     assert agent.learner.actor.network.sizes == (2, 16, 16, 4)
     assert agent.learner.critics.network.sizes == (4, 16, 16, 1)
@@ -371,13 +375,14 @@ def test_the_networks_see_the_observation_only() -> None:
 
 @pytest.mark.parametrize("option", ["multi_head", "task_identity"])
 def test_told_networks_tell_tasks_apart(option: str, tmp_path: Path) -> None:
-    agent = two_tasks("sac-coreset", max_tasks=2, **{option: True})
+    only = {"multi_head": False, option: True}
+    agent = two_tasks("sac-coreset", max_tasks=2, **only)
     assert not np.allclose(policy(agent, "first"), policy(agent, "second"))
     np.testing.assert_array_equal(policy(agent, "unheard of"), policy(agent, "second"))
     with pytest.raises(InvalidInputError, match="max_tasks"):
         agent.begin_task("third", None)
     agent.save(tmp_path / "agent")
-    other = make("sac-coreset", max_tasks=2, **{option: True})
+    other = make("sac-coreset", max_tasks=2, **only)
     other.load(tmp_path / "agent")
     np.testing.assert_array_equal(policy(other, "first"), policy(agent, "first"))
 
@@ -517,8 +522,8 @@ def test_options_are_checked() -> None:
 def test_agents_have_the_settings_of_their_strategy() -> None:
     assert set(DEFAULTS) <= set(STRATEGIES.names())
     for name, config in DEFAULTS.items():
-        assert config.multi_head is config.strategy.boundary_aware
-        assert config.batch == (128 if config.multi_head else 512)
+        assert config.multi_head
+        assert config.batch == (128 if config.strategy.boundary_aware else 512)
         assert config.clip == (1.0 if name == "packnet" else None)
         assert sac_agent(name).config == config
         assert SACAgent.for_env(Point(), strategy=name).config == config

@@ -65,14 +65,14 @@ _DEFAULTS = (
     ),
     SACConfig(strategy=SynapticIntelligence(), multi_head=True),
     SACConfig(strategy=PackNet(), multi_head=True, clip=1.0),
-    SACConfig(strategy=Coreset(), batch=512),
-    SACConfig(strategy=PerfectMemory(), batch=512),
+    SACConfig(strategy=Coreset(), multi_head=True, batch=512),
+    SACConfig(strategy=PerfectMemory(), multi_head=True, batch=512),
 )
 DEFAULTS: dict[str, SACConfig] = {config.strategy.name: config for config in _DEFAULTS}
 """Settings of agents by the name of their strategy: those of Continual World.
 
-Strategies that are told of boundaries have a head and a temperature for each task. Agents of other
-strategies have those of `SACConfig`."""
+They have a head and a temperature for each task, so they are told its name. Agents of other
+strategies have the settings of `SACConfig`."""
 
 
 def sac_agent(strategy: str | Strategy, config: SACConfig | None = None) -> AgentSpec:
