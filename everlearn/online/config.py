@@ -109,7 +109,8 @@ class OnlineModelConfig:
     """Transitions in which the scale of unbounded inputs is fitted again and again.
 
     Learning begins with the first of them. Whenever their number has doubled the scale is fitted,
-    and if it has changed, all are learned again. 0 fits it once, after `warm_up` transitions.
+    and if it has changed, all are learned again, some of them in each step (relearning.py). 0 fits
+    it once, after `warm_up` transitions.
     """
     max_memory_gb: float | None = None
     """Refuse to learn before the statistics outgrow this; none for no limit."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from everlearn.online.forgetting import ForgettingLearner
 from everlearn.online.frozen import CANNOT_LEARN, FrozenLearner, weights_of
 from everlearn.online.kernels import imagination as kernels
 from everlearn.online.recursive import RecursiveLearner
+from everlearn.online.relearning import Relearning
 from everlearn.online.ridge import RidgeLearner
 from everlearn.support.archive import save_archive
 from everlearn.support.checks import check_whole
@@ -124,19 +126,24 @@ class OnlineWorldModel(ImaginingModel):
         """Forget everything that was learned."""
         self.change_squares = np.zeros(self.inputs.read)
         self.changes_seen = 0
-        config = self.config
-        self.learner: Any = self._empty_learner()
-        if config.worlds > 1:
-            self.learner = ForgettingLearner(
-                self.learner,
-                self._empty_learner,
-                local=self._grid_cells,
-                worlds=config.worlds,
-                surprise=config.surprise,
-                fading=config.fading,
-            )
+        self.relearning: Relearning | None = None
+        self.learner: Any = self.fresh_learner()
         if self.novelty:
             self.clear_novelty()
+
+    def fresh_learner(self) -> Any:
+        """Return a learner as the settings want it, which has learned nothing yet."""
+        config, learner = self.config, self._empty_learner()
+        if config.worlds == 1:
+            return learner
+        return ForgettingLearner(
+            learner,
+            self._empty_learner,
+            local=self._grid_cells,
+            worlds=config.worlds,
+            surprise=config.surprise,
+            fading=config.fading,
+        )
 
     def _empty_learner(self) -> RidgeLearner | RecursiveLearner:
         """Return a learner that has learned nothing yet."""
@@ -284,10 +291,13 @@ class OnlineWorldModel(ImaginingModel):
         """
         self._check_not_frozen()
         self._widen_range(transition)
-        if self._refitted(transition):
-            return
         for one in zip(*self._after_warm_up(transition), strict=True):
             self._learn_one(*one)
+        if self._scale_may_change:
+            self._fit_scale(transition, self.steps)
+            if self.relearning is not None:
+                self._catch_up(self.relearning)
+            self._end_fitting()
 
     def _widen_range(self, transitions: Transitions) -> None:
         """Count `transitions` to what imagination may not leave by more than `seen_range`."""
@@ -312,32 +322,68 @@ class OnlineWorldModel(ImaginingModel):
             )
         self._limits.low[:read], self._limits.high[:read] = low, high
 
-    def _refitted(self, transitions: Transitions) -> bool:
-        """Keep `transitions`; if it is time and the scale has changed, learn all kept ones anew."""
-        scaling = self.inputs.scaling
-        if not self.config.refit or scaling.frozen:
-            return False
+    @property
+    def _scale_may_change(self) -> bool:
+        return self.config.refit > 0 and not self.inputs.scaling.frozen
+
+    def _fit_scale(self, transitions: Transitions, count: int) -> None:
+        """Keep `transitions`, the last of `count`; if it is time, fit the scale to all kept ones.
+
+        It is time whenever their number passes a power of two, from 4 on: fewer say nothing about
+        a scale. And when something moves that had not moved before.
+        """
         self.pending.append(transitions)
-        count = self.steps + len(transitions[0])
-        changed = False
+        scaling, before = self.inputs.scaling, count - len(transitions[0])
+        due = count.bit_length() > max(before.bit_length(), 2)
         raw = self.inputs.raw(transitions[0], transitions[1], transitions[3])
-        # Whenever a power of two is passed, from 4 on: fewer say nothing about a scale. And when
-        # something moves that had not moved before.
-        due = count.bit_length() > max(self.steps.bit_length(), 2)
-        if due or any(scaling.far_out(one) for one in raw):
-            obs, action, next_obs, memory = self._kept()
-            changed = scaling.refit(self.inputs.raw(obs, action, memory))
-            if changed:
-                self._reset_learner()
-                self._add(obs, action, next_obs, memory)
-                self.learner.solve()
-        if count >= self.config.refit:
-            scaling.frozen = True
+        with self._next_scale():
+            if not due and not any(scaling.far_out(one) for one in raw):
+                return
+            obs, action, _, memory = self._kept()
+            scale = scaling.refitted(self.inputs.raw(obs, action, memory))
+        if scale is not None:
+            self.relearning = Relearning(self.fresh_learner(), *scale)
+
+    def _end_fitting(self) -> None:
+        """Keep the scale for good, if there were enough transitions to fit it to."""
+        if self.steps >= self.config.refit and self.relearning is None:
+            self.inputs.scaling.frozen = True
             self.pending = []
-        return changed
+
+    def _next_scale(self) -> AbstractContextManager[None]:
+        """Give the inputs the scale that they will have, for a moment."""
+        if self.relearning is None:
+            return nullcontext()
+        return self.relearning.scaling(self.inputs.scaling)
+
+    def _catch_up(self, relearning: Relearning) -> None:
+        """Learn some kept transitions with the new scale; after the last it is the model's."""
+        part = slice(relearning.done, relearning.done + relearning.quota)
+        obs, action, next_obs, memory = self._kept()
+        with relearning.scaling(self.inputs.scaling):
+            samples = self._samples(obs[part], action[part], next_obs[part], memory[part])
+            for cells, values, target in zip(*samples, strict=True):
+                opened = self.encoding.opened(values[None])[0]
+                weighted, weighted_target = self._weighted(values[None], target[None])
+                relearning.learner.learn(cells[opened], weighted[0][opened], weighted_target[0])
+                relearning.done += 1
+        if relearning.done == len(obs):
+            self._take_over(relearning)
+
+    def _take_over(self, relearning: Relearning) -> None:
+        """Let what was learned with the new scale replace what the model has."""
+        self.inputs.scaling.take(relearning.centre, relearning.multiplier)
+        self.learner, self.relearning = relearning.learner, None
+        if self.novelty:
+            self.clear_novelty()
+            self.mark_novelty(self.learner.cells_in_use)
+        if self.config.update == "active":
+            self.learner.solve()
 
     def _kept(self) -> Transitions:
         """All kept transitions as one batch."""
+        if len(self.pending) == 1:
+            return self.pending[0]
         obs, action, next_obs, memory = (
             np.concatenate(part) for part in zip(*self.pending, strict=True)
         )
@@ -411,8 +457,17 @@ class OnlineWorldModel(ImaginingModel):
         self._check_not_frozen()
         transitions = self._checked(obs, action, next_obs, memory, (2,))
         self._widen_range(transitions)
-        if not self._refitted(transitions):
+        if self._scale_may_change:
+            self._fit_scale(transitions, self.steps + len(transitions[0]))
+        if self.relearning is None:
             self._add(*self._after_warm_up(transitions))
+        else:
+            # A batch may take its time: all kept transitions at once, with those of this call.
+            self.inputs.scaling.take(self.relearning.centre, self.relearning.multiplier)
+            self._reset_learner()
+            self._add(*self._kept())
+        if self._scale_may_change:
+            self._end_fitting()
         if solve:
             self.solve()
 

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.interfaces import State
-from everlearn.support.archive import check_arrays, load_archive
+from everlearn.online.relearning import PREFIX, Relearning
+from everlearn.support.archive import check_arrays, load_archive, part_of
 from everlearn.support.errors import InvalidInputError
 from everlearn.support.files import reading
 from everlearn.world_model.memory import Memory, restored_memory
@@ -51,6 +52,10 @@ def model_state(
         "change_squares": model.change_squares.copy(),
     }
     arrays |= space_arrays(model)
+    relearned: State = ({}, {})
+    if model.relearning is not None and kept:
+        relearned = model.relearning.state()
+        arrays |= relearned[0]
     for i, (name, width) in enumerate(zip(PENDING, _widths(model), strict=True)):
         parts = [transitions[i] for transitions in model.pending] if kept else []
         arrays[f"pending/{name}"] = np.concatenate(parts) if parts else np.zeros((0, width))
@@ -65,6 +70,7 @@ def model_state(
         "bodies": None if model.bodies is None else asdict(model.bodies),
         "frozen": model.inputs.scaling.frozen or not kept,
         "changes_seen": model.changes_seen,
+        "relearned": relearned[1] or None,
         **counts,
     }
     return arrays, meta
@@ -83,6 +89,7 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
                 "model with the same"
             )
     _check_arrays(model, arrays)
+    relearning = _relearning(model, arrays, meta.get("relearned"))
     model.learner.restore(
         {name: array for name, array in arrays.items() if name in model.learner.ARRAYS}, meta
     )
@@ -99,8 +106,19 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
     model.change_squares = np.zeros(model.inputs.read)
     model.change_squares[:] = arrays.get("change_squares", 0.0)
     model.changes_seen = meta.get("changes_seen", 0)
+    model.relearning = relearning
     kept = [arrays[f"pending/{name}"].copy() for name in PENDING]
     model.pending = [(kept[0], kept[1], kept[2], kept[3])] if len(kept[0]) else []
+
+
+def _relearning(model: OnlineWorldModel, arrays: Arrays, facts: Any) -> Relearning | None:
+    """Return what was learning again with another scale, if anything was."""
+    if not isinstance(facts, dict):
+        if facts is not None or part_of(arrays, PREFIX):
+            raise InvalidInputError(f"what a state learned again is {facts!r}; expected facts")
+        return None
+    kept = len(arrays["pending/obs"])
+    return Relearning.restored(model.fresh_learner(), arrays, facts, model.encoding.inputs, kept)
 
 
 def _nothing_seen(model: OnlineWorldModel) -> npt.NDArray[np.float64]:
@@ -162,7 +180,11 @@ def _check_arrays(model: OnlineWorldModel, arrays: Arrays) -> None:
         f"pending/{name}": ("f", (kept, width))
         for name, width in zip(PENDING, _widths(model), strict=True)
     }
-    others = {name: array for name, array in arrays.items() if name not in model.learner.ARRAYS}
+    others = {
+        name: array
+        for name, array in arrays.items()
+        if name not in model.learner.ARRAYS and not name.startswith(PREFIX)
+    }
     check_arrays(others, expected)
     for name in ("projection", "centre", "multiplier", *late):
         if name != "seen" and not np.isfinite(arrays.get(name, np.zeros(0))).all():

@@ -76,15 +76,21 @@ class InputScaling:
             np.where(self.unbounded, self.gain / (SPREAD * deviation), self.multiplier),
         )
 
+    def take(self, centre: npt.NDArray[np.float64], multiplier: npt.NDArray[np.float64]) -> None:
+        """Scale by these from now on."""
+        self.centre, self.multiplier = centre, multiplier
+
     def far_out(self, sample: FloatArray) -> bool:
         """Whether a raw input ``[I]`` lies so far out that its scale cannot be right."""
         scaled = np.abs((sample - self.centre) * self.multiplier)
         return bool((scaled > 2 * OUTLIER * self.gain)[self.unbounded].any())
 
-    def refit(self, samples: FloatArray) -> bool:
-        """Fit the scale of inputs without bounds to ``samples[N, I]``, if it has changed much.
+    def refitted(
+        self, samples: FloatArray
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
+        """Centre and multiplier fitted to ``samples[N, I]``; None if they have not changed much.
 
-        Returns whether it has: what was learned with the old scale is void then.
+        What was learned with another scale is void.
         """
         centre, multiplier = self._fitted(samples)
         free = self.unbounded
@@ -92,9 +98,8 @@ class InputScaling:
         shift = (centre[free] - self.centre[free]) * self.multiplier[free]
         limit = SHIFT * self.gain[free]
         if not ((ratio > STRETCH) | (ratio < 1 / STRETCH) | (np.abs(shift) > limit)).any():
-            return False
-        self.centre, self.multiplier = centre, multiplier
-        return True
+            return None
+        return centre, multiplier
 
     def freeze(self, samples: FloatArray) -> None:
         """Fix the scale of inputs without bounds by ``samples[N, I]``."""

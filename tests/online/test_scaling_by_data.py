@@ -10,6 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from everlearn import OnlineWorldModel
+from everlearn.online import relearning
 from everlearn.support.errors import InvalidInputError
 
 UNBOUNDED = spaces.Box(-np.inf, np.inf, (2,), np.float64)
@@ -85,6 +86,93 @@ def test_it_goes_on_from_a_file_to_the_bit(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         model.rollout(np.zeros(2), plan), other.rollout(np.zeros(2), plan)
     )
+
+
+def slowly(monkeypatch: pytest.MonkeyPatch, steps: int) -> OnlineWorldModel:
+    """Return a model after `steps` of a walk, which takes in two old transitions a step."""
+    monkeypatch.setattr(relearning, "WORK", 0)
+    model = OnlineWorldModel(UNBOUNDED, ACTIONS, **SETTINGS, refit=1000)
+    for step in walk(steps, growth=1.0):
+        model.learn(*step)
+    return model
+
+
+def test_a_new_scale_waits_until_all_is_learned_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = slowly(monkeypatch, 63)
+    steps = walk(200, growth=1.0)
+    assert model.relearning is None
+    scale = model.inputs.scaling.multiplier.copy()
+    waits = 0
+    for step in steps[63:]:
+        before = 0 if model.relearning is None else model.relearning.done
+        model.learn(*step)
+        if model.relearning is None:
+            break
+        waits += 1
+        # Two a step and no more: the loop never stands still. The old scale serves until then.
+        assert model.relearning.done - before == 2
+        np.testing.assert_array_equal(model.inputs.scaling.multiplier, scale)
+        assert model.steps == 63 + waits
+    # The first of these steps leaves 62 to catch up with, and each one gains one on the loop.
+    assert waits == 62
+    assert (model.inputs.scaling.multiplier != scale).any()
+    assert model.steps == 63 + waits + 1
+    other = OnlineWorldModel(UNBOUNDED, ACTIONS, **SETTINGS, refit=1000)
+    other.inputs.scaling.take(model.inputs.scaling.centre, model.inputs.scaling.multiplier)
+    other.inputs.scaling.frozen = True
+    learned = steps[: model.steps]
+    other.learn_batch(*(np.array(part) for part in zip(*learned, strict=True)))
+    np.testing.assert_allclose(model.weights, other.weights, atol=1e-6)
+
+
+def test_it_goes_on_in_the_middle_of_that_to_the_bit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model = slowly(monkeypatch, 80)
+    assert model.relearning is not None
+    model.save(tmp_path / "model")
+    other = OnlineWorldModel.load(tmp_path / "model")
+    for step in walk(127, growth=1.0)[80:]:
+        model.learn(*step)
+        other.learn(*step)
+    assert model.relearning is None
+    np.testing.assert_array_equal(model.weights, other.weights)
+    np.testing.assert_array_equal(model.inputs.scaling.centre, other.inputs.scaling.centre)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda arrays, facts: facts.update(relearned={**facts["relearned"], "done": 81}),
+        lambda arrays, facts: facts.update(relearned={**facts["relearned"], "done": -1}),
+        lambda arrays, facts: facts.update(relearned=[]),
+        lambda arrays, facts: facts.update(relearned=None),
+        lambda arrays, facts: arrays.update({"relearned/centre": np.zeros(2)}),
+        lambda arrays, facts: arrays.update({"relearned/centre": np.full(3, np.nan)}),
+        lambda arrays, facts: arrays.pop("relearned/weights"),
+    ],
+)
+def test_what_cannot_have_been_learned_again_is_refused(
+    monkeypatch: pytest.MonkeyPatch, change: Any
+) -> None:
+    model = slowly(monkeypatch, 80)
+    before = model.weights.copy()
+    arrays, facts = model.state()
+    change(arrays, facts)
+    with pytest.raises(InvalidInputError):
+        model.restore(arrays, facts)
+    np.testing.assert_array_equal(model.weights, before)
+
+
+def test_a_batch_is_learned_with_the_scale_that_it_gives() -> None:
+    steps = walk(64, growth=1.0)
+    batch = [np.array(part) for part in zip(*steps, strict=True)]
+    model = OnlineWorldModel(UNBOUNDED, ACTIONS, **SETTINGS, refit=1000)
+    model.learn_batch(*batch)
+    raw = batch[0]
+    np.testing.assert_allclose(model.inputs.scaling.centre[:2], raw.mean(axis=0))
+    assert model.steps == 64
+    assert model.relearning is None
 
 
 def test_imagination_stays_near_what_was_seen() -> None:
