@@ -6,7 +6,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: run test lint docs dist speed torture audit bill system-packages clean clean-kernels
 
-run: $(VENV)/.installed
+run: $(VENV)/.installed-core
 	$(BIN)/everlearn demo
 	@echo "(the commands are in $(BIN); activate it with: . $(BIN)/activate)"
 
@@ -46,8 +46,13 @@ audit: $(VENV)/.installed
 bill: $(VENV)/.installed-deep dist
 	$(BIN)/python tools/bill_of_materials.py dist/everlearn-*.whl
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+# What running and watching needs; tests and the rest need more.
+$(VENV)/.installed-core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[suite,video,view]"
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.installed-core
 	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,docs,suite,video,view,dev]"
 	touch $@
 

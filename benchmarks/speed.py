@@ -6,7 +6,9 @@ import importlib
 import importlib.util
 import json
 import os
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from typing import Any
 
 from rich.console import Console
@@ -48,10 +50,12 @@ def main(as_json: bool = False) -> bool:
     console = Console(stderr=True)
     machine = describe_machine()  # before the benchmarks are a load of their own
     rows: list[Row] = []
-    for name, measure in PARTS.items():
-        console.print(f"measuring {name} ...")
-        rows.extend(measure())
-    loop = planner.closed_loop()
+    # What the benchmarks say on the way is not part of the result.
+    with redirect_stdout(sys.stderr):
+        for name, measure in PARTS.items():
+            console.print(f"measuring {name} ...")
+            rows.extend(measure())
+        loop = planner.closed_loop()
     if as_json:
         measured = {"machine": machine, "rows": [row.as_dict() for row in rows], "loop": loop}
         print(json.dumps(measured, indent=2))
