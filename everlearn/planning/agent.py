@@ -33,6 +33,7 @@ from gymnasium import spaces
 from everlearn.interfaces import EnvironmentFacts, FloatArray, Objective, Plan, Planner
 from everlearn.online.frozen import CANNOT_LEARN
 from everlearn.planning.config import ObjectiveConfig, PlanningAgentConfig
+from everlearn.planning.deadline import Deadline
 from everlearn.planning.escape import Escape
 from everlearn.planning.learned_reward import ENTRIES, LearnedReward, with_entries
 from everlearn.planning.presets import oa_config
@@ -156,7 +157,8 @@ class PlanningAgent:
     success_bonus
         Added to an imagined reward where the objective's `succeeded` says the task is solved.
     deadline_ms
-        Longest time a decision should take; None lets the planner finish.
+        Longest time that `act` and `observe` of a step should take together; None lets the planner
+        finish.
     blueprint
         What the parts were made from; `build` gives it. Without it the agent cannot learn the
         reward, and its file is read by `load` only.
@@ -191,7 +193,7 @@ class PlanningAgent:
         self.planner = planner
         self.escape = escape
         self.objective_config = ObjectiveConfig(success_bonus)
-        self.deadline_ms = deadline_ms
+        self._deadline = Deadline(deadline_ms)
         self.blueprint = blueprint
         self.observation_space: spaces.Box = model.observation_space
         self.action_space: spaces.Box = model.action_space
@@ -261,6 +263,15 @@ class PlanningAgent:
         )
 
     # What it knows ---------------------------------------------------------------------
+
+    @property
+    def deadline_ms(self) -> float | None:
+        """Longest time that `act` and `observe` of a step should take together."""
+        return self._deadline.milliseconds
+
+    @deadline_ms.setter
+    def deadline_ms(self, milliseconds: float | None) -> None:
+        self._deadline = Deadline(milliseconds)
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -422,6 +433,12 @@ class PlanningAgent:
         planner's generator and memory go on. An agent that never got an objective learns the
         reward.
         """
+        self._deadline.begin_step()
+        with self._deadline.counting():
+            return self._chosen(obs, explore)
+
+    def _chosen(self, obs: FloatArray, explore: bool) -> npt.NDArray[Any]:
+        """Return the action to take: a new decision, or that of the one at hand."""
         objective = self._wanted(explore)
         state = self._checked_state("observation", obs)
         if self._repeated.steps:
@@ -432,8 +449,9 @@ class PlanningAgent:
             state,
             objective,
             memory=memory,
-            deadline_ms=self.deadline_ms,
+            deadline_ms=self._deadline.for_plan,
         )
+        self._deadline.planned(plan.seconds)
         self._memory_state = memory
         self.last_plan = plan
         action = plan.action if self.escape is None else self.escape.adjusted(plan.action)
@@ -455,6 +473,19 @@ class PlanningAgent:
         """
         if self._learning and not self.learns:
             raise NotReadyError(CANNOT_LEARN)
+        with self._deadline.counting():
+            self._take_in(obs, action, next_obs, reward, terminated)
+        self._deadline.end_step()
+
+    def _take_in(
+        self,
+        obs: FloatArray,
+        action: FloatArray,
+        next_obs: FloatArray,
+        reward: float,
+        terminated: bool,
+    ) -> None:
+        """Check what followed an action, and learn from it if a decision is over."""
         state = self._checked_state("observation", obs)
         action = self._checked_action(action)
         next_state = self._checked_state("next observation", next_obs)
@@ -571,6 +602,7 @@ class PlanningAgent:
         other.last_plan = None
         other._memory_state = None
         other._repeated = RepeatedAction(self._repeated.times)
+        other._deadline = Deadline(self.deadline_ms)
         other._learning = False
         return other
 

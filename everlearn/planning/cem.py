@@ -34,6 +34,10 @@ from everlearn.support.checks import check_number, check_whole
 from everlearn.support.errors import InvalidInputError
 
 
+MARGIN = 1.1
+"""How long an iteration may take, in times of the longest so far, where there is a deadline."""
+
+
 @dataclass(frozen=True)
 class CEMConfig:
     """Settings of `CEMPlanner`; the defaults are the paper's, or fill in where it is silent."""
@@ -156,7 +160,7 @@ class CEMPlanner:
             State of the model's memory at `obs`, if it has one.
         deadline_ms
             Do not begin an iteration that would end later than this after the call, judged by
-            the one before. The first is always done.
+            the longest one so far. The first is always done.
         """
         started = time.perf_counter()
         if deadline_ms is not None:
@@ -184,6 +188,7 @@ class CEMPlanner:
         all_returns: list[npt.NDArray[np.float64]] = []
         elites: Sequences | None = None
         best: Sequences | None = None
+        longest = 0.0
         while True:
             begun = time.perf_counter()
             candidates = self._candidates(mean, deviation)
@@ -211,7 +216,8 @@ class CEMPlanner:
             mean = _mixed(config.momentum, mean, elites.actions.mean(axis=0))
             deviation = _mixed(config.momentum, deviation, elites.actions.std(axis=0))
             now = time.perf_counter()
-            if len(all_returns) == config.iterations or now + (now - begun) > deadline:
+            longest = max(longest, now - begun)
+            if len(all_returns) == config.iterations or now + MARGIN * longest > deadline:
                 break
 
         actions = best.actions[0]

@@ -108,7 +108,7 @@ class PlanningAgentConfig:
     decides at every step.
     """
     deadline_ms: float | None = None
-    """Longest time a decision should take; none lets the planner finish."""
+    """Longest time that acting and learning of a step should take; none lets plans finish."""
 
     def __post_init__(self) -> None:
         if self.deadline_ms is not None:
