@@ -33,7 +33,6 @@ from everlearn.planning.rollout import Actions, Sequences, action_bounds, imagin
 from everlearn.support.checks import check_number, check_whole
 from everlearn.support.errors import InvalidInputError
 
-
 MARGIN = 1.1
 """How long an iteration may take, in times of the longest so far, where there is a deadline."""
 
