@@ -70,11 +70,14 @@ class EnvironmentFacts:
     control_period
         Seconds of a step: the environment's `control_period`, its `dt`, or one over the
         ``render_fps`` of its metadata.
+    observation_names
+        What the entries of an observation are called. People read them, agents do not.
     """
 
     commanded_position: CommandedPosition | None = None
     bodies: Bodies | None = None
     control_period: float | None = None
+    observation_names: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, env: gymnasium.Env[Any, Any]) -> EnvironmentFacts:
@@ -87,7 +90,11 @@ class EnvironmentFacts:
                     f"the environment's {name} is {given(declared[name])}; expected an "
                     f"everlearn.interfaces.{sort.__name__}"
                 )
-        return cls(**declared, control_period=_control_period(env))
+        return cls(
+            **declared,
+            control_period=_control_period(env),
+            observation_names=_observation_names(env),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` reads."""
@@ -101,6 +108,7 @@ class EnvironmentFacts:
             None if position is None else CommandedPosition(**_with_tuples(position)),
             None if bodies is None else Bodies(**_with_tuples(bodies)),
             stored.get("control_period"),
+            None if (names := stored.get("observation_names")) is None else tuple(names),
         )
 
 
@@ -112,6 +120,23 @@ def _control_period(env: gymnasium.Env[Any, Any]) -> float | None:
             return float(period)
     frames = (getattr(env, "metadata", None) or {}).get("render_fps")
     return 1 / frames if isinstance(frames, (int, float)) and 0 < frames < np.inf else None
+
+
+def _observation_names(env: gymnasium.Env[Any, Any]) -> tuple[str, ...] | None:
+    """Return what `env` calls the entries of its observations, if it has a name for each."""
+    names = getattr(env.unwrapped, "observation_names", None)
+    if names is None:
+        return None
+    shape = env.unwrapped.observation_space.shape or ()
+    right = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
+    if not right or (len(names),) != shape:
+        raise InvalidInputError(
+            f"the environment's observation_names is {given(names)}; expected a name for each "
+            f"entry of an observation of shape {list(shape)}"
+        )
+    if env.observation_space.shape != shape:  # a wrapper shows other entries
+        return None
+    return tuple(names)
 
 
 def _with_tuples(stored: Any) -> Any:

@@ -60,7 +60,8 @@ class StudyReport:
         Numbers of each method.
     tables
         By name: ``methods``, ``brief``, ``tasks``, ``periods``, ``comparison`` of two sets,
-        ``variants`` where runs know of any, and ``claims`` and ``forgetting`` of the paper's study.
+        ``variants`` and ``structure`` where runs know of any, and ``claims`` and ``forgetting`` of
+        the paper's study.
     curves
         What is drawn over time.
     changes
@@ -170,6 +171,10 @@ def _further_tables(study: Study, resampling: Resampling) -> list[Table]:
         from everlearn.report.variants import variant_table
 
         tables += [table] if (table := variant_table(study, resampling)) else []
+    if any(run.structure is not None for run in runs):
+        from everlearn.report.structure import structure_table
+
+        tables += [table] if (table := structure_table(study)) else []
     if study.protocol == PAPER_PROTOCOL and {m.agent for m in study.main} & PAPER_SCORES.keys():
         from everlearn.report.claims import claim_tables
 

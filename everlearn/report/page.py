@@ -160,6 +160,7 @@ def _study(
             *(_picture(drawing, root) for drawing in pictured),
             _titled_table(part.tables["tasks"]),
             _folded_table(part.tables["periods"]),
+            *(_titled_table(part.tables[name]) for name in ("structure",) if name in part.tables),
             _videos(videos),
             _runs(study),
             "</section>",
