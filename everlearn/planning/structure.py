@@ -2,7 +2,7 @@
 
 Nothing is declared by the environment: entries of the observation are numbers without a meaning.
 
-    rest      an entry that most steps leave as it is
+    rest      an entry that most steps leave as it is, or that lies still when episodes begin
     object    resting entries that mostly move in the same steps, as connected components
     touch     an entry whose distance to the object, or whose own value, is nearly the same
               whenever the object begins to move after a rest
@@ -41,17 +41,26 @@ GROWTH = 2.0
 REST = 5
 """Steps without motion after which an object lies still, and can begin to move."""
 
+OFTEN, EPISODES, START = 0.1, 5, 15
+"""Share of still steps, episodes, and the step of an episode, by which one tells what begins at
+rest: a skilled agent may move a thing in most steps, and what moves by itself is hardly ever
+still."""
+
 TOGETHER = 0.5
 """Share of the steps with motion of one of two entries, from which on they are one object."""
 
-ENOUGH_STEPS, ENOUGH_MOVES, ENOUGH_ONSETS = 100, 3, 10
+ENOUGH_STEPS, ENOUGH_MOVES, ENOUGH_ONSETS = 100, 3, 8
 """Steps to judge rest by, common moves to judge an object by, onsets to judge a touch by."""
 
 CLOSE = 0.6
 """Largest spread of a touch, as a share of the usual spread."""
 
-CLOSER = 0.8
-"""A distance must vary less than this share of the entry itself, else the place explains it."""
+ALIKE, SLOPES = 0.5, (0.5, 2.0)
+"""Correlation and slope of the changes of two entries that are of one kind: of one axis, in one
+unit. What touches a thing moves along with it."""
+
+FURTHER = 1.25
+"""A distance may vary this much more than the place itself, and still be what is told."""
 
 ONSETS, SAMPLE, REVIEW = 32, 256, 100
 """Beginnings of motion kept of each entry, observations kept, and steps between two reviews."""
@@ -77,7 +86,7 @@ class StructureCounter:
         Transitions counted.
     """
 
-    def __init__(self, low: FloatArray, high: FloatArray) -> None:
+    def __init__(self, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> None:
         entries = len(low)
         self.entries, self.steps = entries, 0
         with np.errstate(over="ignore"):
@@ -92,6 +101,8 @@ class StructureCounter:
             "range": self._bounded.copy(),
             "counted": np.zeros(entries, whole),
             "still": np.zeros(entries, whole),
+            "begun": np.zeros(entries, whole),
+            "calm": np.zeros(entries, whole),
             "smallest": np.full(entries, np.inf),
             "resting": np.zeros(entries, np.bool_),
             "quiet": np.zeros(entries, whole),
@@ -100,11 +111,13 @@ class StructureCounter:
             "began": np.zeros(entries, whole),
             "moves": np.zeros((paired, paired), whole),
             "together": np.zeros((paired, paired), whole),
+            "products": np.zeros((paired, paired), number),
+            "squares": np.zeros((paired, paired), number),
             "onset_steps": np.full((paired, ONSETS), -1),
             "onsets": np.zeros((paired, ONSETS, entries), number),
             "sample": np.zeros((SAMPLE if paired else 0, entries), number),
         }
-        self._kept, self._every = 0, 1
+        self._kept, self._every, self._since = 0, 1, 0
         self._name_arrays()
 
     def _name_arrays(self) -> None:
@@ -113,10 +126,12 @@ class StructureCounter:
         self._range, self._counted, self._still = (
             arrays[name] for name in ("range", "counted", "still")
         )
+        self._begun, self._calm = arrays["begun"], arrays["calm"]
         self._smallest, self._resting = arrays["smallest"], arrays["resting"]
         self._quiet, self._settled = arrays["quiet"], arrays["settled"]
         self._object, self._began = arrays["object"], arrays["began"]
         self._moves, self._together = arrays["moves"], arrays["together"]
+        self._products, self._squares = arrays["products"], arrays["squares"]
         self._onset_steps, self._onsets = arrays["onset_steps"], arrays["onsets"]
         self._sample = arrays["sample"]
 
@@ -128,6 +143,7 @@ class StructureCounter:
             # What still falls into place after a reset was moved by nobody.
             self._quiet[:] = 0
             self._settled[:] = False
+            self._since = 0
             np.minimum(self._low, obs, out=self._low)
             np.maximum(self._high, obs, out=self._high)
         np.minimum(self._low, next_obs, out=self._low)
@@ -143,7 +159,14 @@ class StructureCounter:
         self._still += change <= STILL * width
         np.minimum(self._smallest, change, out=self._smallest, where=moved)
         if self._pairs:
-            self._count_motion(obs, moved)
+            self._count_motion(obs, next_obs, moved)
+        self._quiet += 1
+        self._quiet[moved] = 0
+        self._settled |= self._quiet >= REST
+        self._since += 1
+        if self._since == START:
+            self._begun += 1
+            self._calm += self._settled
         self.steps += 1
         if self.steps % REVIEW == 0:
             self._review()
@@ -151,17 +174,22 @@ class StructureCounter:
     def _forget(self, grown: Mask, width: FloatArray) -> None:
         """Count anew the entries whose range has grown: earlier changes were a tremble."""
         self._range[grown] = width[grown]
-        self._counted[grown] = self._still[grown] = 0
+        for counts in (self._counted, self._still, self._begun, self._calm):
+            counts[grown] = 0
         self._smallest[grown] = np.inf
         self._resting[grown] = False
 
-    def _count_motion(self, obs: FloatArray, moved: Mask) -> None:
+    def _count_motion(self, obs: FloatArray, next_obs: FloatArray, moved: Mask) -> None:
         if self.steps % self._every == 0:
             self._keep(obs)
         moving = np.flatnonzero(moved & self._resting & self._settled)
         if len(moving):
             self._moves[moving] += 1
             self._together[np.ix_(moving, moving)] += 1
+            with np.errstate(over="ignore", invalid="ignore"):
+                change = next_obs - obs
+                self._products[moving] += change[moving, None] * change
+                self._squares[moving] += change * change
             for thing in set(self._object[moving].tolist()):
                 members = np.flatnonzero(self._object == thing)
                 if self._quiet[members].min() >= REST:
@@ -169,9 +197,6 @@ class StructureCounter:
                     self._onsets[members, slots] = obs
                     self._onset_steps[members, slots] = self.steps
                     self._began[members] += 1
-        self._quiet += 1
-        self._quiet[moved] = 0
-        self._settled |= self._quiet >= REST
 
     def _keep(self, obs: FloatArray) -> None:
         """Keep an observation; a full sample keeps every other one from now on."""
@@ -185,13 +210,16 @@ class StructureCounter:
 
     def _review(self) -> None:
         """Judge anew which entries rest, and which of them are one object."""
-        resting = (self._counted >= ENOUGH_STEPS) & (2 * self._still > self._counted)
+        begins_calm = (self._begun >= EPISODES) & (2 * self._calm > self._begun)
+        resting = 2 * self._still > self._counted
+        resting |= begins_calm & (self._still > OFTEN * self._counted)
+        resting &= self._counted >= ENOUGH_STEPS
         begins = resting & ~self._resting
         self._resting[:] = resting
         if not self._pairs:
             return
         if begins.any():  # counts of a pair are of the steps in which both rested
-            for counts in (self._moves, self._together):
+            for counts in (self._moves, self._together, self._products, self._squares):
                 counts[begins] = 0
                 counts[:, begins] = 0
             self._began[begins] = 0
@@ -235,7 +263,8 @@ class StructureCounter:
             if began >= ENOUGH_MOVES:
                 entries = tuple(members.tolist())
                 words = tuple(called[entry] for entry in entries)
-                objects.append(FoundObject(entries, words, began, self._touches(entries, called)))
+                touches = self._touches(entries, called) if began >= ENOUGH_ONSETS else ()
+                objects.append(FoundObject(entries, words, began, touches))
         return Structure(self.steps, resting, tuple(objects))
 
     def _touches(self, members: tuple[int, ...], called: list[str]) -> tuple[Touch, ...]:
@@ -243,38 +272,55 @@ class StructureCounter:
         onsets = self._onsets[list(members)].reshape(-1, self.entries)
         _, first = np.unique(steps, return_index=True)
         at = onsets[[place for place in first if steps[place] >= 0][-ONSETS:]]
-        if len(at) < ENOUGH_ONSETS:
-            return ()
         sample = self._sample[: self._kept]
         found = []
-        for entry in np.flatnonzero(~self._resting & (self._high > self._low)).tolist():
+        free = np.flatnonzero(~self._resting & (self._high > self._low)).tolist()
+        alike = np.array([[self._likeness(beside, entry) for beside in members] for entry in free])
+        for row, entry in enumerate(free):
             own = _spread(at[:, entry])
-            candidates = [(_share(own, sample[:, entry]), own, None)]
-            for beside in members:
-                apart = _spread(at[:, entry] - at[:, beside])
-                if apart < CLOSER * own:
-                    usual = sample[:, entry] - sample[:, beside]
-                    candidates.append((_share(apart, usual), apart, beside))
-            share, spread, beside = min(candidates, key=lambda one: one[0])
+            column = int(alike[row].argmax())
+            nearest = members[column]
+            # Both ways: of the entries that move alike, each has one of its own kind.
+            kin = alike[row, column] >= max(ALIKE, alike[:, column].max())
+            if not kin or _spread(at[:, entry] - at[:, nearest]) > FURTHER * own:
+                values, usual, beside_name, beside = at[:, entry], sample[:, entry], "", None
+            else:
+                values = at[:, entry] - at[:, nearest]
+                usual = sample[:, entry] - sample[:, nearest]
+                beside_name, beside = called[nearest], nearest
+            spread = _spread(values)
+            share = _share(spread, usual)
             if share <= CLOSE:
-                values = at[:, entry] if beside is None else at[:, entry] - at[:, beside]
-                word = "" if beside is None else called[beside]
                 offset = float(np.median(values))
-                found.append(Touch(entry, called[entry], beside, word, offset, spread, share))
+                found.append(
+                    Touch(entry, called[entry], beside, beside_name, offset, spread, share)
+                )
         return tuple(sorted(found, key=lambda touch: touch.share))
+
+    def _likeness(self, moved: int, other: int) -> float:
+        """Correlation of the changes of two entries while one moves; 0 if one changes far more."""
+        product, squares = self._products[moved, other], self._squares[moved]
+        if not (np.isfinite(product) and 0 < squares[other] < np.inf and squares[moved] < np.inf):
+            return 0.0
+        if not SLOPES[0] <= product / squares[other] <= SLOPES[1]:
+            return 0.0
+        return float(product / np.sqrt(squares[other]) / np.sqrt(squares[moved]))
 
     # Keeping ---------------------------------------------------------------------------
 
     def state(self) -> State:
         """Everything counted: arrays and facts that JSON can hold."""
         meta = {"steps": self.steps, "kept": self._kept, "every": self._every}
-        return dict(self._arrays), meta
+        return dict(self._arrays), {**meta, "since": self._since}
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
         """Take over what `state` returned; on bad input raise and change nothing."""
         expected = {name: (own.dtype.kind, own.shape) for name, own in self._arrays.items()}
         check_arrays(arrays, expected)
-        for name, least, most in (("steps", 0, None), ("kept", 0, SAMPLE), ("every", 1, None)):
+        for name, least, most in (
+            *(("steps", 0, None), ("kept", 0, SAMPLE)),
+            *(("every", 1, None), ("since", 0, None)),
+        ):
             check_whole(name, meta[name], least, most)
         things = arrays["object"]
         if (things < 0).any() or (things >= self.entries).any() or (arrays["counted"] < 0).any():
@@ -283,9 +329,8 @@ class StructureCounter:
             name: np.array(array, self._arrays[name].dtype) for name, array in arrays.items()
         }
         self._name_arrays()
-        self.steps, self._kept, self._every = (
-            int(meta[name]) for name in ("steps", "kept", "every")
-        )
+        self.steps, self._kept = int(meta["steps"]), int(meta["kept"])
+        self._every, self._since = int(meta["every"]), int(meta["since"])
 
 
 def _spread(values: FloatArray) -> float:

@@ -6,7 +6,7 @@ from everlearn.report.tables import MISSING, Table
 from everlearn.results.methods import Study
 from everlearn.support.structure import Structure, Touch
 
-MOST_OBJECTS, MOST_TOUCHES = 12, 4
+MOST_OBJECTS, MOST_TOUCHES = 12, 8
 """Rows of a method: objects, and of each the touches that vary least."""
 
 
@@ -39,8 +39,9 @@ def _cells(structure: Structure) -> list[tuple[str, ...]]:
     by_moves = sorted(structure.objects, key=lambda thing: -thing.began)
     for thing in by_moves[:MOST_OBJECTS]:
         first = (", ".join(thing.names), str(thing.began))
-        for touch in thing.touches[:MOST_TOUCHES] or (None,):
-            rows.append((*first, *_touch_cells(touch)))
+        closest = sorted(thing.touches[:MOST_TOUCHES], key=lambda touch: touch.entry)
+        for cells in map(_touch_cells, closest or (None,)):
+            rows.append((*first, *cells))
             first = ("", "")
     count = len(structure.resting)
     return rows or [(f"none; {count} entries at rest", MISSING, *_touch_cells(None))]

@@ -48,7 +48,8 @@ class Touch:
     beside, beside_name
         The entry of the object that it is measured from; None where its own value is meant.
     offset
-        Median of the entry minus `beside`, or of the entry itself.
+        Median of the entry minus `beside`, or of the entry itself where no entry of the object
+        changes as it does.
     spread
         Half the width of the middle two thirds.
     share
@@ -66,7 +67,7 @@ class Touch:
     def __str__(self) -> str:
         where = f" - {self.beside_name}" if self.beside is not None else ""
         return (
-            f"{self.name}{where} = {self.offset:.3g} ± {self.spread:.2g} "
+            f"{self.name}{where} was {self.offset:.3g} ± {self.spread:.2g} "
             f"({100 * self.share:.0f} % of the usual spread)"
         )
 
@@ -116,7 +117,7 @@ class Structure:
         for thing in self.objects:
             times = _count(thing.began, "time", "times")
             lines.append(f"object [{', '.join(thing.names)}] began to move {times}")
-            lines += [f"  touched where {touch}" for touch in thing.touches]
+            lines += [f"  when {touch}" for touch in thing.touches]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:

@@ -206,7 +206,7 @@ def test_finds_the_objects_of_continual_bench() -> None:
         assert things[entries].began >= 12
     words = str(found)
     assert "object [door x, door y, door angle] began to move" in words
-    assert "touched where hand x" in words
+    assert "  when hand x was" in words
 
 
 # --- the agent ---
