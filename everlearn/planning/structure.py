@@ -29,6 +29,9 @@ from everlearn.support.structure import FoundObject, RestingEntry, Structure, To
 WIDEST = 1e6
 """Bounds further apart say nothing of an entry's unit."""
 
+BEYOND = 1e100
+"""Of an entry with such a range nothing is told: sums of its squares would not be finite."""
+
 STILL = 1e-5
 """Change in a step, in units of an entry, up to which it has not changed."""
 
@@ -152,8 +155,9 @@ class StructureCounter:
         with np.errstate(over="ignore"):
             change = np.abs(next_obs - obs)
             width = np.maximum(self._high - self._low, self._bounded)
-        if (width > GROWTH * self._range).any():
-            self._forget(width > GROWTH * self._range, width)
+        grown = width / GROWTH > self._range
+        if grown.any():
+            self._forget(grown, width)
         self._counted += 1
         moved = change > MOVED * width
         self._still += change <= STILL * width
@@ -213,7 +217,7 @@ class StructureCounter:
         begins_calm = (self._begun >= EPISODES) & (2 * self._calm > self._begun)
         resting = 2 * self._still > self._counted
         resting |= begins_calm & (self._still > OFTEN * self._counted)
-        resting &= self._counted >= ENOUGH_STEPS
+        resting &= (self._counted >= ENOUGH_STEPS) & (self._range < BEYOND)
         begins = resting & ~self._resting
         self._resting[:] = resting
         if not self._pairs:
@@ -274,7 +278,8 @@ class StructureCounter:
         at = onsets[[place for place in first if steps[place] >= 0][-ONSETS:]]
         sample = self._sample[: self._kept]
         found = []
-        free = np.flatnonzero(~self._resting & (self._high > self._low)).tolist()
+        usable = (self._high > self._low) & (self._range < BEYOND)
+        free = np.flatnonzero(~self._resting & usable).tolist()
         alike = np.array([[self._likeness(beside, entry) for beside in members] for entry in free])
         for row, entry in enumerate(free):
             own = _spread(at[:, entry])

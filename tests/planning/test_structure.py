@@ -160,6 +160,16 @@ def test_of_many_entries_only_rest_is_counted() -> None:
     assert sum(array.nbytes for array in counter.state()[0].values()) < 200 * many
 
 
+def test_numbers_beyond_all_measure_are_left_out() -> None:
+    episodes = world(60)
+    for rows in episodes:
+        rows[:, 4] *= 1e308
+    found = counted(episodes, np.inf).structure(NAMES)
+    assert [thing.entries for thing in found.objects] == [CUP, LEVER]
+    assert all(touch.entry != 4 for thing in found.objects for touch in thing.touches)
+    assert Structure.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
 def test_the_sample_covers_all_steps_evenly() -> None:
     counter = StructureCounter(np.array([-np.inf]), np.array([np.inf]))
     for step in range(5000):
