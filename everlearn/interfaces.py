@@ -18,6 +18,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.support.errors import InvalidInputError, given
+from everlearn.support.structure import MAX_NAME, is_entry_name
 
 FloatArray = npt.NDArray[np.floating[Any]]
 State = tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]
@@ -128,11 +129,14 @@ def _observation_names(env: gymnasium.Env[Any, Any]) -> tuple[str, ...] | None:
     if names is None:
         return None
     shape = env.unwrapped.observation_space.shape or ()
-    right = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
-    if not right or (len(names),) != shape:
+    if (
+        not isinstance(names, (list, tuple))
+        or not all(map(is_entry_name, names))
+        or (len(names),) != shape
+    ):
         raise InvalidInputError(
-            f"the environment's observation_names is {given(names)}; expected a name for each "
-            f"entry of an observation of shape {list(shape)}"
+            f"the environment's observation_names is {given(names)}; expected a printable name of "
+            f"at most {MAX_NAME} characters for each entry of an observation of shape {list(shape)}"
         )
     if env.observation_space.shape != shape:  # a wrapper shows other entries
         return None

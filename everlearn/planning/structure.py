@@ -24,7 +24,7 @@ from everlearn.interfaces import FloatArray, State
 from everlearn.support.archive import check_arrays
 from everlearn.support.checks import check_whole
 from everlearn.support.errors import InvalidInputError
-from everlearn.support.structure import FoundObject, RestingEntry, Structure, Touch
+from everlearn.support.structure import MAX_FOUND, FoundObject, RestingEntry, Structure, Touch
 
 WIDEST = 1e6
 """Bounds further apart say nothing of an entry's unit."""
@@ -257,7 +257,7 @@ class StructureCounter:
                 float(self._still[entry] / self._counted[entry]),
                 float(self._smallest[entry]) if np.isfinite(self._smallest[entry]) else None,
             )
-            for entry in np.flatnonzero(self._resting).tolist()
+            for entry in np.flatnonzero(self._resting)[:MAX_FOUND].tolist()
         )
         things = dict.fromkeys(self._object[self._resting & (self._began > 0)].tolist())
         objects = []

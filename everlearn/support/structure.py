@@ -101,7 +101,7 @@ class Structure:
     steps
         Transitions that were counted.
     resting
-        Entries of the observation that most steps leave as they are.
+        Entries of the observation that most steps leave as they are, `MAX_FOUND` at most.
     objects
         Resting entries that move together.
     """
@@ -148,6 +148,11 @@ class Structure:
         if any(len(thing.entries) != len(thing.names) for thing in objects):
             raise InvalidInputError("an object of a structure has not one name for each entry")
         return cls(_whole(stored["steps"]), resting, objects)
+
+
+def is_entry_name(value: object) -> bool:
+    """Whether an entry of an observation may be called so."""
+    return isinstance(value, str) and len(value) <= MAX_NAME and value.isprintable()
 
 
 def _touch(item: Mapping[str, Any]) -> Touch:
@@ -197,9 +202,9 @@ def _share(value: object) -> float:
 
 
 def _name(value: object) -> str:
-    if not isinstance(value, str) or len(value) > MAX_NAME or not value.isprintable():
+    if not is_entry_name(value):
         raise _unfit(value, f"a name of at most {MAX_NAME} characters")
-    return value
+    return str(value)
 
 
 def _unfit(value: object, expected: str) -> InvalidInputError:

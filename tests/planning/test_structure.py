@@ -265,16 +265,19 @@ def test_counting_changes_no_action(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_come_from_the_environment_and_only_for_people(file: Path) -> None:
-    _, agent = lived(file)
+    env, agent = lived(file)
     assert {one.name for one in agent.structure.resting} >= {"block x", "door angle"}
     assert "structure" not in agent.given
     assert "observation_names" not in agent.given
 
-    class Misnamed(ContinualBenchEnv):
-        observation_names = ("hand x",)
-
-    with pytest.raises(InvalidInputError, match="observation_names"):
-        EnvironmentFacts.of(Misnamed("button-press"))
+    for wrong in (("hand x",), "x" * 26, ("\x1b[2J",) * 26, ("x" * 101,) * 26):
+        env.observation_names = wrong
+        with pytest.raises(InvalidInputError, match="observation_names"):
+            EnvironmentFacts.of(env)
+    env.observation_names = observation.NAMES
+    stacked = gymnasium.wrappers.FrameStackObservation(env, 2)
+    assert EnvironmentFacts.of(env).observation_names == observation.NAMES
+    assert EnvironmentFacts.of(stacked).observation_names is None, "its entries are others"
 
 
 def test_an_evaluation_copy_counts_nothing(file: Path) -> None:
