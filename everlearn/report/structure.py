@@ -25,7 +25,7 @@ def structure_table(study: Study) -> Table | None:
     headings = ("method", "object", "began to move", "touched by", "where", "spread", "of usual")
     note = (
         "Counted by the agent from its own transitions; nothing is declared. An object: entries of "
-        "the observation that rest in most steps and move together. Began to move: after a rest. "
+        "the observation that lie still most of the time and move together. Began to move: after a rest. "
         "Touched by: an entry that moves freely and whose value, or distance from an entry of the "
         "object, is nearly the same whenever the object begins to move. Where: the median. Spread: "
         "half the width of the middle two thirds. Of usual: that as a share of the spread over all "
