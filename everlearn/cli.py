@@ -406,9 +406,11 @@ class Report:
     videos: Path | None = None
     """Folder with videos such as door-open-before.mp4, beside those of the runs."""
     make_videos: bool = False
-    """Film tasks before and after learning, where runs have snapshots."""
+    """Film tasks before and after learning, where runs have snapshots; and --pictures."""
+    pictures: bool = False
+    """Show an episode of each task in a strip of pictures, where runs have snapshots."""
     import_: tuple[str, ...] = repeated()
-    """Module with agents or worlds of your own, for --make-videos; may be given many times."""
+    """Module with agents or worlds of your own, for these two; may be given many times."""
     resamples: int = 2000
     """Bootstrap samples of every interval."""
     seed: int = 0
@@ -434,6 +436,7 @@ class Report:
                 self.out or Path("reports/latest"),
                 videos=self.videos,
                 film=self.make_videos,
+                pictures=self.pictures,
                 notify=warn,
             )
         if self.json:

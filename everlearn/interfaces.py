@@ -18,6 +18,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.support.errors import InvalidInputError, given
+from everlearn.support.structure import MAX_NAME, is_entry_name
 
 FloatArray = npt.NDArray[np.floating[Any]]
 State = tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]
@@ -70,11 +71,14 @@ class EnvironmentFacts:
     control_period
         Seconds of a step: the environment's `control_period`, its `dt`, or one over the
         ``render_fps`` of its metadata.
+    observation_names
+        What the entries of an observation are called. People read them, agents do not.
     """
 
     commanded_position: CommandedPosition | None = None
     bodies: Bodies | None = None
     control_period: float | None = None
+    observation_names: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, env: gymnasium.Env[Any, Any]) -> EnvironmentFacts:
@@ -87,7 +91,11 @@ class EnvironmentFacts:
                     f"the environment's {name} is {given(declared[name])}; expected an "
                     f"everlearn.interfaces.{sort.__name__}"
                 )
-        return cls(**declared, control_period=_control_period(env))
+        return cls(
+            **declared,
+            control_period=_control_period(env),
+            observation_names=_observation_names(env),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` reads."""
@@ -101,6 +109,7 @@ class EnvironmentFacts:
             None if position is None else CommandedPosition(**_with_tuples(position)),
             None if bodies is None else Bodies(**_with_tuples(bodies)),
             stored.get("control_period"),
+            None if (names := stored.get("observation_names")) is None else tuple(names),
         )
 
 
@@ -112,6 +121,26 @@ def _control_period(env: gymnasium.Env[Any, Any]) -> float | None:
             return float(period)
     frames = (getattr(env, "metadata", None) or {}).get("render_fps")
     return 1 / frames if isinstance(frames, (int, float)) and 0 < frames < np.inf else None
+
+
+def _observation_names(env: gymnasium.Env[Any, Any]) -> tuple[str, ...] | None:
+    """Return what `env` calls the entries of its observations, if it has a name for each."""
+    names = getattr(env.unwrapped, "observation_names", None)
+    if names is None:
+        return None
+    shape = env.unwrapped.observation_space.shape or ()
+    if (
+        not isinstance(names, (list, tuple))
+        or not all(map(is_entry_name, names))
+        or (len(names),) != shape
+    ):
+        raise InvalidInputError(
+            f"the environment's observation_names is {given(names)}; expected a printable name of "
+            f"at most {MAX_NAME} characters for each entry of an observation of shape {list(shape)}"
+        )
+    if env.observation_space.shape != shape:  # a wrapper shows other entries
+        return None
+    return tuple(names)
 
 
 def _with_tuples(stored: Any) -> Any:

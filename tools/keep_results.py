@@ -10,12 +10,12 @@ from pathlib import Path
 
 from everlearn.report.build import VIDEOS
 from everlearn.results.read import find_runs
-from everlearn.runs.metrics_file import CONFIG, ENVIRONMENT, METRICS, VARIANTS
+from everlearn.runs.metrics_file import CONFIG, ENVIRONMENT, METRICS, STRUCTURE, VARIANTS
 
 source, target = map(Path, sys.argv[1:])
 for run in find_runs(source):
     place = target / run.relative_to(source)
-    names = (CONFIG, ENVIRONMENT, METRICS, VARIANTS)
+    names = (CONFIG, ENVIRONMENT, METRICS, STRUCTURE, VARIANTS)
     files = [run / name for name in names if (run / name).exists()]
     for file in [*files, *(run / VIDEOS).glob("*.mp4")]:
         kept = place / file.relative_to(run)

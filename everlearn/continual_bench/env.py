@@ -74,6 +74,7 @@ class ContinualBenchEnv(gymnasium.Env[FloatArray, FloatArray]):
     }
     commanded_position = observation.COMMANDED_POSITION
     bodies = observation.BODIES
+    observation_names = observation.NAMES
     _bounds: tuple[FloatArray, FloatArray] = (observation.LOW, observation.HIGH)
 
     def __init__(

@@ -23,6 +23,18 @@ OPENING_CHANGE = 23
 PAD_OFFSETS = slice(24, 26)
 SIZE = 26
 
+NAMES = (
+    *("hand x", "hand y", "hand z", "opening"),
+    *("button x", "button y", "button z"),
+    *("door x", "door y", "door z", "door angle"),
+    *("window x", "window y", "window z"),
+    *("faucet x", "faucet y", "faucet z"),
+    *("peg x", "peg y", "peg z"),
+    *("block x", "block y", "block z"),
+    *("opening change", "left pad", "right pad"),
+)
+"""What people call the entries; no agent reads that."""
+
 WORKSPACE_LOW = (-0.8, -0.8, 0.05)
 WORKSPACE_HIGH = (0.8, 0.8, 0.5)
 ACTION_SCALE = 0.01

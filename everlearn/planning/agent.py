@@ -38,6 +38,7 @@ from everlearn.planning.escape import Escape
 from everlearn.planning.learned_reward import ENTRIES, LearnedReward, with_entries
 from everlearn.planning.presets import oa_config
 from everlearn.planning.repeat import RepeatedAction
+from everlearn.planning.structure import StructureCounter
 from everlearn.planning.value import EARNED, EXPLORING, ValuedObjective, ValueMap
 from everlearn.support.archive import check_arrays, load_archive, part_of, save_archive
 from everlearn.support.checks import as_numbers
@@ -45,6 +46,7 @@ from everlearn.support.errors import InvalidInputError, NotReadyError, given
 from everlearn.support.files import reading
 from everlearn.support.pickling import reduced, shallow_copy
 from everlearn.support.settings import values_of, with_options
+from everlearn.support.structure import Structure
 from everlearn.support.threads import one_thread_at_a_time
 from everlearn.world_model.inputs import InputChecks
 from everlearn.world_model.scaling import as_box
@@ -218,6 +220,9 @@ class PlanningAgent:
         self.values = None if blueprint is None else blueprint.values(model)
         # Whose values these are: those of another objective say nothing about it.
         self._valued = objective
+        self._counter = self._new_counter()
+        # Of an exported agent, which counts nothing.
+        self._exported_structure: Structure | None = None
 
     @classmethod
     def build(
@@ -292,6 +297,18 @@ class PlanningAgent:
         if self.blueprint is not None:
             words += self.blueprint.config.given(self.blueprint.facts)
         return tuple(words)
+
+    @property
+    def structure(self) -> Structure:
+        """What it found about its world while it learned: what rests, moves together, is touched.
+
+        It is counted from transitions, and no action depends on it.
+        """
+        if self._exported_structure is not None:
+            return self._exported_structure
+        return self._counter.structure(
+            None if self.blueprint is None else self.blueprint.facts.observation_names
+        )
 
     @property
     def bursts(self) -> int | None:
@@ -503,6 +520,7 @@ class PlanningAgent:
             learn = getattr(self.model, "learn_unchecked", self.model.learn)
             learn(state, action, next_state, **({} if memory is None else {"memory": memory}))
             self.steps += 1
+            self._counter.observe(self._observed(state), self._observed(next_state))
             self._improve_values(state)
         following, ahead = self._advanced(memory, state, action, next_state)
         if self.escape is not None and self.escape.config.patience:
@@ -620,8 +638,9 @@ class PlanningAgent:
         if self._memory_state is not None:
             arrays["agent/memory"] = np.asarray(self._memory_state)
         value_arrays, value_meta = self._stored_values()
+        structure_arrays, structure_meta = self._stored_structure()
         spaces_of, made_of = self._stored()
-        arrays |= {**value_arrays, **spaces_of}
+        arrays |= {**value_arrays, **structure_arrays, **spaces_of}
         meta = {
             "model": model_meta,
             "planner": planner_meta,
@@ -632,11 +651,35 @@ class PlanningAgent:
                 "rewards": self._rewards,
                 "repeated": self._repeated.state(),
                 "values": value_meta,
+                "structure": structure_meta,
                 "escape": None if self.escape is None else self.escape.state(),
                 **made_of,
             },
         }
         save_archive(path, KIND, VERSION, arrays, meta)
+
+    def _new_counter(self) -> StructureCounter:
+        """Return what counts how the entries of observations move."""
+        return StructureCounter(self.observation_space.low, self.observation_space.high)
+
+    def _stored_structure(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Return arrays and facts of what was counted, or only what an exported agent knows."""
+        if self._exported_structure is not None:
+            return {}, {"found": self._exported_structure.to_json()}
+        arrays, meta = self._counter.state()
+        return {f"structure/{name}": array for name, array in arrays.items()}, meta
+
+    def _restored_structure(
+        self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any] | None
+    ) -> tuple[StructureCounter, Structure | None]:
+        """Return what `_stored_structure` returned; an older file has none and counts from 0."""
+        counter = self._new_counter()
+        if meta is None:
+            return counter, None
+        if "found" in meta:
+            return counter, Structure.from_json(meta["found"])
+        counter.restore(part_of(arrays, "structure/"), meta)
+        return counter, None
 
     def _stored_values(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any] | None]:
         """Return arrays and facts of the value function; none and None without one."""
@@ -676,6 +719,7 @@ class PlanningAgent:
             "steps": self.steps,
             "learns_reward": self.learns_reward,
             "values": value_meta,
+            "structure": self.structure.to_json(),
             **made_of,
         }
         meta = {"model": model_meta, "agent": facts}
@@ -774,6 +818,7 @@ class PlanningAgent:
         rewards = stored.get("rewards")
         rewards = None if rewards is None else (float(rewards[0]), float(rewards[1]))
         values = self._restored_values(model, arrays, stored.get("values"))
+        counter, found = self._restored_structure(arrays, stored.get("structure"))
         state = arrays.get("agent/memory")
         if state is not None:
             check_arrays({"memory": state}, {"memory": ("f", (model.memory.size,))})
@@ -787,6 +832,7 @@ class PlanningAgent:
         self.planner, self.escape = planner, escape
         self.steps, self.episodes = steps, episodes
         self._repeated, self._rewards = repeated, rewards
+        self._counter, self._exported_structure = counter, found
         self._memory_state = state
         self.last_plan = None
 
@@ -866,6 +912,8 @@ class OnlineAgent(PlanningAgent):
             values = agent._restored_values(model, arrays, stored.get("values"))
             agent.model, agent.learns_reward, agent.steps = model, learns_reward, steps
             agent.values = values
+            found = stored.get("structure")
+            agent._exported_structure = Structure() if found is None else Structure.from_json(found)
         return agent
 
 

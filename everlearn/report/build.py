@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from everlearn.report.curves import CurveFigure, curve_figures
 from everlearn.report.life import life_curves, life_tables
+from everlearn.report.pictures import find_strips
 from everlearn.report.tables import (
     PAPER_PROTOCOL,
     PAPER_SCORES,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 SUMMARY, PAGE = "summary.json", "index.html"
 VIDEOS = "videos"
-"""Folder of a run or report, for its videos."""
+"""Folder of a run or report, for its videos and strips of pictures."""
 
 _VIDEO = re.compile(r"(?P<task>.+?)(?:-(?P<when>before|after))?\.mp4")
 
@@ -60,7 +61,8 @@ class StudyReport:
         Numbers of each method.
     tables
         By name: ``methods``, ``brief``, ``tasks``, ``periods``, ``comparison`` of two sets,
-        ``variants`` where runs know of any, and ``claims`` and ``forgetting`` of the paper's study.
+        ``variants`` and ``structure`` where runs know of any, and ``claims`` and ``forgetting`` of
+        the paper's study.
     curves
         What is drawn over time.
     changes
@@ -170,6 +172,10 @@ def _further_tables(study: Study, resampling: Resampling) -> list[Table]:
         from everlearn.report.variants import variant_table
 
         tables += [table] if (table := variant_table(study, resampling)) else []
+    if any(run.structure is not None for run in runs):
+        from everlearn.report.structure import structure_table
+
+        tables += [table] if (table := structure_table(study)) else []
     if study.protocol == PAPER_PROTOCOL and {m.agent for m in study.main} & PAPER_SCORES.keys():
         from everlearn.report.claims import claim_tables
 
@@ -217,6 +223,7 @@ def write_report(
     *,
     videos: Path | None = None,
     film: bool = False,
+    pictures: bool = False,
     notify: Notify = lambda text: None,
 ) -> Path:
     """Write everything into `out` and return the page's path.
@@ -228,9 +235,12 @@ def write_report(
     out
         Folder; files of an earlier report are replaced.
     videos
-        Folder to look for videos in, beside those of the runs.
+        Folder to look for videos and strips of pictures in, beside those of the runs.
     film
-        Whether to film tasks before and after learning, where runs have snapshots.
+        Whether to film tasks before and after learning, where runs have snapshots, and to make
+        strips of pictures of them.
+    pictures
+        Whether to make the strips alone, which is faster.
     notify
         Who is told what happens.
     """
@@ -250,17 +260,18 @@ def write_report(
             if below != folder:
                 check_folder(below)
             drawings.append(_write_study(part, below, report.resampling))
-        films = []
+        films, strips = [], []
         for part in report.studies:
             beside = [run.folder / VIDEOS for method in part.study.methods for run in method.runs]
             searched = [folder for folder in beside if is_folder(folder)]
             searched += [videos] if videos is not None else []
-            if film:
+            if film or pictures:
                 from everlearn.report.videos import make_videos  # loads the simulator
 
-                searched += make_videos(part.study, folder, notify)
+                searched += make_videos(part.study, folder, notify, films=film)
             films.append(find_videos(searched, part.study.protocol.names))
-        write_text(folder / PAGE, page(report, drawings, films))
+            strips.append(find_strips(searched, part.study.protocol.names))
+        write_text(folder / PAGE, page(report, drawings, films, strips))
     return folder / PAGE
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import everlearn
 from everlearn.report.curves import CurveFigure
 from everlearn.report.findings import GLOSSARY, findings
+from everlearn.report.pictures import Strip, strips_section
 from everlearn.report.tables import (
     MISSING,
     PAPERS,
@@ -55,13 +56,15 @@ def page(
     report: Report,
     drawings: Sequence[Sequence[Drawing]],
     videos: Sequence[Sequence[Video]],
+    strips: Sequence[Sequence[Strip]] | None = None,
 ) -> str:
-    """Return the page of a report as HTML, with the drawings and videos of each study."""
+    """Return the page of a report as HTML, with the drawings, videos and strips of each study."""
     style, script = _asset("page.css"), _asset("page.js")
-    parts = zip(report.studies, drawings, videos, strict=True)
+    strips = [[] for _ in report.studies] if strips is None else strips
+    parts = zip(report.studies, drawings, videos, strips, strict=True)
     studies = [
-        _study(number, part, drawn, films, report.resampling)
-        for number, (part, drawn, films) in enumerate(parts)
+        _study(number, part, drawn, films, pictures, report.resampling)
+        for number, (part, drawn, films, pictures) in enumerate(parts)
     ]
     data = json.dumps(
         {"studies": [_study_data(part) for part in report.studies]},
@@ -135,6 +138,7 @@ def _study(
     part: StudyReport,
     drawings: Sequence[Drawing],
     videos: Sequence[Video],
+    strips: Sequence[Strip],
     resampling: Resampling,
 ) -> str:
     study = part.study
@@ -160,6 +164,8 @@ def _study(
             *(_picture(drawing, root) for drawing in pictured),
             _titled_table(part.tables["tasks"]),
             _folded_table(part.tables["periods"]),
+            *(_titled_table(part.tables[name]) for name in ("structure",) if name in part.tables),
+            strips_section(strips),
             _videos(videos),
             _runs(study),
             "</section>",
@@ -275,7 +281,8 @@ def _videos(videos: Sequence[Video]) -> str:
         return (
             "<h3>Videos</h3><p>There are none: no run folder has a folder <code>videos</code> with "
             "files like <code>door-open-after.mp4</code>. Name a folder with <code>--videos</code>,"
-            " or film runs that have snapshots with <code>--make-videos</code>.</p>"
+            " or film runs that have snapshots with <code>--make-videos</code>, which also makes "
+            "strips of pictures; <code>--pictures</code> makes only these.</p>"
         )
     cards = []
     for video in videos:

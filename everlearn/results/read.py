@@ -26,6 +26,7 @@ from everlearn.runs.metrics_file import (
     MAX_NUMBER,
     METRICS,
     SINGLE,
+    STRUCTURE,
     VARIANTS,
     Line,
     is_word,
@@ -35,6 +36,7 @@ from everlearn.runs.metrics_file import (
 )
 from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
 from everlearn.support.files import check_folder, exists, read_record, reading
+from everlearn.support.structure import Structure
 from everlearn.support.terminal import printable
 
 Floats = npt.NDArray[np.float64]
@@ -94,6 +96,8 @@ class RunRecord:
         Other ways to evaluate the agent at the end, by name: success rates or returns by task.
     origin
         Name of the set that it belongs to, where sets are compared.
+    structure
+        What its agent found about its world; None where the run does not say.
     """
 
     folder: Path
@@ -104,6 +108,7 @@ class RunRecord:
     environment: Mapping[str, Any]
     variants: Mapping[str, Mapping[str, float]]
     origin: str = ""
+    structure: Structure | None = None
 
     def episode_column(self, name: str) -> npt.NDArray[Any]:
         """One value of every training episode, in order; empty before the first episode."""
@@ -269,6 +274,7 @@ def read_run(run: str | Path, origin: str = "") -> RunRecord:
         _environment(folder / ENVIRONMENT),
         _variants(folder / VARIANTS, config),
         origin,
+        _structure(folder / STRUCTURE),
     )
 
 
@@ -395,6 +401,19 @@ def _variants(file: Path, config: RunConfig) -> dict[str, dict[str, float]]:
             "restore it from a copy"
         )
     return found
+
+
+def _structure(file: Path) -> Structure | None:
+    """Read what the agent found about its world; None where the run does not say."""
+    if not exists(file):
+        return None
+    with reading(file, "structure of a world"):
+        try:
+            return Structure.from_json(read_record(file))
+        except InvalidInputError as error:
+            raise DamagedFileError(
+                f"{file}: {error}; move it away, or restore it from a copy"
+            ) from error
 
 
 def _has_run_alone(folder: Path, task: str) -> bool:

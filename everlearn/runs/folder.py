@@ -31,6 +31,7 @@ from everlearn.runs.metrics_file import (
     MAX_LINE,
     METRICS,
     SINGLE,
+    STRUCTURE,
     TRANSITIONS,
     Notify,
     read_lines,
@@ -53,7 +54,7 @@ from everlearn.support.lock import NAME as LOCK
 from everlearn.support.lock import locked
 from everlearn.support.threads import available_threads, check_threads
 
-FILES = (CONFIG, METRICS, ENVIRONMENT, CUT, LOCK)
+FILES = (CONFIG, METRICS, ENVIRONMENT, STRUCTURE, CUT, LOCK)
 FOLDERS = (CHECKPOINTS, TRANSITIONS, EVENTS, SINGLE, "wandb")
 """What a run writes into its folder."""
 
@@ -105,6 +106,12 @@ class RunFolder:
         content = read_file(self.metrics, MAX_BYTES + MAX_LINE)[:offset] if offset else b""
         if hashlib.sha256(content).hexdigest() != digest:
             raise DamagedFileError(f"the {offset} bytes of {METRICS} before it were altered")
+
+    def save_structure(self, found: Mapping[str, Any], episode: int) -> None:
+        """Keep what the agent found about its world by the end of `episode`."""
+        file = self.path / STRUCTURE
+        with storing(str(file)):
+            write_text(file, json.dumps({"episode": episode, **found}, indent=1) + "\n")
 
     def save_transitions(
         self,
@@ -287,7 +294,8 @@ def _clear(path: Path) -> None:
         (path / METRICS).rename(_free_name(path / METRICS))
         if exists(path / CONFIG):
             _keep_copy(path / CONFIG)
-    (path / ENVIRONMENT).unlink(missing_ok=True)
+    for name in (ENVIRONMENT, STRUCTURE):
+        (path / name).unlink(missing_ok=True)
 
 
 def _keep_copy(file: Path) -> None:

@@ -45,6 +45,7 @@ from everlearn.support.errors import DamagedFileError, InvalidInputError
 from everlearn.support.files import remove_leftovers
 from everlearn.support.settings import values_of, with_options
 from everlearn.support.signals import Stop, stop_on_signals
+from everlearn.support.structure import Structure
 from everlearn.support.threads import check_threads, limited_threads
 from everlearn.worlds import Environments, world_named
 
@@ -210,6 +211,7 @@ class _Runner:
                     return state
                 state = dataclasses.replace(state, evaluated=True)
             if schedule.at_switch(config, state.episode):
+                self._note_structure(state)
                 self._snapshot(state)
             if state.episode == config.episodes or self.stop.number is not None:
                 return state
@@ -301,6 +303,12 @@ class _Runner:
             self.saved = state
             self.listeners.saved(state.name)
         self.saved_at = time.monotonic()
+
+    def _note_structure(self, state: RunState) -> None:
+        """Write down what the agent found about its world, if it counts that and has counted."""
+        found = getattr(self.agent, "structure", None)
+        if isinstance(found, Structure) and found.steps:
+            self.folder.save_structure(found.to_json(), state.episode)
 
     def _lives(self, state: RunState) -> bool:
         """Whether the next episode may go on from the last one."""

@@ -22,6 +22,9 @@ CONFIG, METRICS, ENVIRONMENT = "config.json", "metrics.jsonl", "environment.json
 VARIANTS = "variants.json"
 """What other ways to evaluate the agent of a finished run gave (`evaluate_variants`)."""
 
+STRUCTURE = "structure.json"
+"""What the agent of a run found about its world, at the last switch of tasks or at the end."""
+
 CUT = "metrics.cut.jsonl"
 """Lines that a resumed run cut off its metrics, because it computes them again."""
 

@@ -4,7 +4,8 @@ A URL is anything that fsspec opens (``s3://``, ``gs://``, ``sftp://`` ...). A r
 in a temporary folder of its machine. At every snapshot the folder is uploaded, and a machine that
 resumes the run downloads it first::
 
-    config.json  environment.json  metrics.jsonl  transitions/*     as in a run's folder
+    config.json  environment.json  structure.json
+    metrics.jsonl  transitions/*                                    as in a run's folder
     snapshots/000100-2-evaluated.snapshot                           one object a snapshot
 
 Each snapshot is one checksummed object with everything that a resumed run needs: agent, state and
@@ -33,6 +34,7 @@ from everlearn.runs.metrics_file import (
     CONFIG,
     ENVIRONMENT,
     METRICS,
+    STRUCTURE,
     TRANSITIONS,
     Line,
     Notify,
@@ -223,7 +225,7 @@ class URLStorage:
             if not self._fs.exists(self._path(CONFIG)):
                 return
             folder.mkdir(parents=True)
-            for name in (CONFIG, ENVIRONMENT):
+            for name in (CONFIG, ENVIRONMENT, STRUCTURE):
                 with suppress(FileNotFoundError):
                     self._fs.get_file(self._path(name), str(folder / name))
             self._download_snapshot(folder, notify)
@@ -285,7 +287,7 @@ class URLStorage:
             for file in sorted((folder / TRANSITIONS).glob("*.transitions")):
                 if sizes.get(file.name) != file.stat().st_size:
                     self._upload_file(file, TRANSITIONS, file.name)
-            for name in (CONFIG, ENVIRONMENT, METRICS):
+            for name in (CONFIG, ENVIRONMENT, STRUCTURE, METRICS):
                 if (folder / name).exists():
                     self._upload_file(folder / name, name)
             for name in metrics_file.snapshot_names(folder / CHECKPOINTS):

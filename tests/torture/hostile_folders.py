@@ -90,6 +90,7 @@ FILES: dict[str, Callable[[Path], Path]] = {
     "config": lambda run: run / "config.json",
     "metrics": lambda run: run / "metrics.jsonl",
     "environment": lambda run: run / "environment.json",
+    "structure": lambda run: run / "structure.json",
     "lock": lambda run: run / ".lock",
     "cut lines": lambda run: run / "metrics.cut.jsonl",
     "agent": lambda run: newest(run) / "agent",
@@ -414,6 +415,34 @@ for _name, _value in {
     KINDS[f"environment: {_name}"] = content(ENVIRONMENT, json.dumps(_value).encode())
 
 
+TOUCH = {"entry": 0, "name": "x", "beside": None, "beside_name": ""}
+TOUCH |= {"offset": 0.0, "spread": 0.0, "share": 0.0}
+for _name, _value in {
+    "a list": [],
+    "escapes": {"steps": 1, "resting": [], "objects": [], "episode": ESCAPES},
+    "a name with escapes": {
+        "steps": 1,
+        "resting": [{"entry": 0, "name": ESCAPES, "still": 1, "tolerance": None}],
+        "objects": [],
+    },
+    "tags": {
+        "steps": 1,
+        "resting": [],
+        "objects": [
+            {
+                "entries": [0],
+                "names": ["<script>alert(1)</script>"],
+                "began": 9,
+                "touches": [{**TOUCH, "name": "<script>alert(1)</script>"}],
+            }
+        ],
+    },
+    "numbers beyond all numbers": {"steps": 10**400, "resting": [], "objects": []},
+    "a million objects": {"steps": 1, "resting": [], "objects": [0] * 10**6},
+}.items():
+    KINDS[f"structure: {_name}"] = content(FILES["structure"], json.dumps(_value).encode())
+
+
 def snapshot_named(name: str) -> Builder:
     def build(run: Path, outside: Path) -> None:
         (run / "checkpoints" / name).mkdir()
@@ -468,6 +497,7 @@ def video(name: str, size: int = 10) -> Builder:
 
 
 KINDS["video: of 90 GB"] = video("first-after.mp4", 90 << 30)
+KINDS["strip: of 90 GB"] = video("first-after-solved-5.png", 90 << 30)
 KINDS["video: with a tag in its name"] = video("<script>alert(1)<script>.mp4")
 KINDS["video: with escapes in its name"] = video("first-\x1b[2J.mp4")
 
