@@ -111,6 +111,8 @@ class OnlineModelConfig:
     Learning begins with the first of them. Whenever their number has doubled the scale is fitted,
     and if it has changed, all are learned again. 0 fits it once, after `warm_up` transitions.
     """
+    intervals: bool = True
+    """Whether errors are counted, so that predictions can be given with bounds (`interval`)."""
     max_memory_gb: float | None = None
     """Refuse to learn before the statistics outgrow this; none for no limit."""
 

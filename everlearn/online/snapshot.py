@@ -11,6 +11,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.interfaces import State
+from everlearn.online.intervals import PREFIX, ErrorRecord
 from everlearn.support.archive import check_arrays, load_archive
 from everlearn.support.errors import InvalidInputError
 from everlearn.support.files import reading
@@ -51,6 +52,10 @@ def model_state(
         "change_squares": model.change_squares.copy(),
     }
     arrays |= space_arrays(model)
+    intervals: dict[str, Any] | None = None
+    if model.errors is not None:
+        kept_errors, intervals = model.errors.state(learning=learner is None)
+        arrays |= kept_errors
     for i, (name, width) in enumerate(zip(PENDING, _widths(model), strict=True)):
         parts = [transitions[i] for transitions in model.pending] if kept else []
         arrays[f"pending/{name}"] = np.concatenate(parts) if parts else np.zeros((0, width))
@@ -65,6 +70,7 @@ def model_state(
         "bodies": None if model.bodies is None else asdict(model.bodies),
         "frozen": model.inputs.scaling.frozen or not kept,
         "changes_seen": model.changes_seen,
+        "intervals": intervals,
         **counts,
     }
     return arrays, meta
@@ -82,7 +88,11 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
                 f"the state was saved with {name}={meta.get(name)}, this model has {value}; make a "
                 "model with the same"
             )
-    _check_arrays(model, arrays)
+    _check_arrays(model, {n: a for n, a in arrays.items() if not n.startswith(PREFIX)})
+    # Files from before there were intervals, or of models without, do without.
+    errors = None if model.errors is None else ErrorRecord(model)
+    if errors is not None and meta.get("intervals") is not None:
+        errors.check(arrays, meta["intervals"], model)
     model.learner.restore(
         {name: array for name, array in arrays.items() if name in model.learner.ARRAYS}, meta
     )
@@ -94,6 +104,9 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
     if model.novelty:
         model.clear_novelty()
         model.mark_novelty(arrays["cells"])
+    if errors is not None and meta.get("intervals") is not None:
+        errors.restore(arrays, meta["intervals"], model)
+    model.errors = errors
     model.seen_low, model.seen_high = arrays.get("seen", _nothing_seen(model)).copy()
     model.set_limits()
     model.change_squares = np.zeros(model.inputs.read)

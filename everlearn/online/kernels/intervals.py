@@ -1,0 +1,91 @@
+"""Compiled part of intervals (see everlearn/online/intervals.py)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from everlearn.support.compiled import njit
+from everlearn.world_model.step_kernels import FAST
+
+OCTAVE = 3
+"""Bins of a histogram of scores by which a score doubles."""
+
+LEAST = -12
+"""Logarithm, to base 2, of the lower end of the first bin of scores that are not zero."""
+
+BINS = 1 + 20 * OCTAVE
+"""Bins: one for scores of exactly zero, then 20 octaves."""
+
+
+@njit(cache=True, fastmath=FAST)
+def expected_squares(
+    squares: Any, visits: Any, usual: Any, known_at: float, cells: Any, values: Any, out: Any
+) -> None:
+    """Squared error to be expected at inputs, ``out[N, S]``, from what their cells have seen.
+
+    With values ``v_k`` and visits ``n_k`` of the active cells ``k``::
+
+        n = sum v_k n_k / sum v_k,   m = sum v_k n_k squares_k / sum v_k n_k
+        out = (n m + known_at usual) / (n + known_at)
+    """
+    for n in range(cells.shape[0]):
+        out[n] = 0.0
+        share = 0.0
+        seen = 0.0
+        for k in range(cells.shape[1]):
+            value = float(values[n, k])
+            if value == 0.0:
+                continue
+            cell = cells[n, k]
+            weight = value * visits[cell]
+            share += value
+            seen += weight
+            for o in range(out.shape[1]):
+                out[n, o] += weight * squares[cell, o]
+        for o in range(out.shape[1]):
+            if share > 0.0:
+                out[n, o] = (out[n, o] / share + known_at * usual[o]) / (seen / share + known_at)
+            else:
+                out[n, o] = usual[o]
+
+
+@njit(cache=True, fastmath=FAST)
+def note_squares(
+    squares: Any, visits: Any, longest: float, cells: Any, values: Any, found: Any
+) -> None:
+    """Bring squared errors ``found[N, S]`` into the running means of their cells, in order.
+
+    A cell averages over its last `longest` visits or so: ``squares += (found - squares) v / n``.
+    """
+    for n in range(cells.shape[0]):
+        for k in range(cells.shape[1]):
+            value = float(values[n, k])
+            if value == 0.0:
+                continue
+            cell = cells[n, k]
+            visits[cell] = min(visits[cell] + value, longest)
+            rate = value / visits[cell]
+            for o in range(found.shape[1]):
+                squares[cell, o] += rate * (found[n, o] - squares[cell, o])
+
+
+@njit(cache=True, fastmath=FAST)
+def count_scores(counts: Any, regions: Any, keep: float, errors: Any, scales: Any) -> None:
+    """Count ``|errors| / scales``, ``[N, S]`` each, into ``counts[regions, S, BINS]``, in order.
+
+    A histogram fades by `keep` at each score, so that recent ones weigh more.
+    """
+    for n in range(errors.shape[0]):
+        for o in range(errors.shape[1]):
+            line = counts[regions[n], o]
+            for b in range(BINS):
+                line[b] *= keep
+            error, scale = abs(errors[n, o]), scales[n, o]
+            if error == 0.0:
+                line[0] += 1.0
+            elif scale > 0.0:
+                place = OCTAVE * (math.log2(error) - math.log2(scale) - LEAST)
+                line[1 + int(min(max(place, 0.0), BINS - 2.0))] += 1.0
+            else:
+                line[BINS - 1] += 1.0
