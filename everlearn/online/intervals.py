@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.distance import cdist
 
 from everlearn.interfaces import FloatArray
 from everlearn.online.kernels import intervals as kernels
@@ -48,7 +49,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 HORIZONS = (1, 2, 4, 8, 15)
 """Steps ahead whose errors are counted."""
 
-BLOCK = 128
+BLOCK = 512
 """Transitions that are predicted with the same weights."""
 
 FIRST_BLOCK = 4
@@ -63,8 +64,8 @@ GRIDS = 64
 REGIONS = 48
 """Regions with histograms of their own, at the most."""
 
-LONGEST = 100.0
-"""Visits over which a cell averages its squared errors."""
+LONGEST = 200.0
+"""Visits of a cell from which on its errors weigh the less the older they are."""
 
 REMEMBERED = 400.0
 """Scores that a histogram remembers."""
@@ -243,7 +244,7 @@ class ErrorRecord:
         kernels.note_squares(self.squares, self.visits, LONGEST, *local, squares)
         for found in squares:
             self._usual_count = min(self._usual_count + 1, REMEMBERED)
-            self.usual += (found - self.usual) / self._usual_count
+            self.usual += (found - self.usual) * 2 / (self._usual_count + 1)
         self.scored += len(squares)
 
     def _count_ahead(
@@ -254,10 +255,9 @@ class ErrorRecord:
         count, read = len(obs), self._read
         longest = min(HORIZONS[-1], count)
         # Steps from each transition on that follow one another without a break.
-        unbroken = np.ones(count, np.int64)
         goes_on = (next_obs[:-1, :read] == obs[1:, :read]).all(axis=1)
-        for i in range(count - 2, -1, -1):
-            unbroken[i] += unbroken[i + 1] * goes_on[i]
+        ends, here = np.append(np.flatnonzero(~goes_on), count - 1), np.arange(count)
+        unbroken = ends[np.searchsorted(ends, here)] - here + 1
         starts = np.arange(0, count, STRIDE)
         starts = starts[unbroken[starts] >= HORIZONS[1]]
         if not len(starts):
@@ -282,10 +282,9 @@ class ErrorRecord:
             self._add_scores(number, regions[begun], errors, scales)
 
     def _add_scores(self, number: int, regions: Cells, errors: Doubles, scales: Doubles) -> None:
-        keep = 1 - 1 / REMEMBERED
-        kernels.count_scores(self.counts[:, number], regions, keep, errors, scales)
+        kernels.count_scores(self.counts[:, number], regions, REMEMBERED, errors, scales)
         everywhere = self._everywhere[None, number]
-        kernels.count_scores(everywhere, np.zeros_like(regions), keep, errors, scales)
+        kernels.count_scores(everywhere, np.zeros_like(regions), REMEMBERED, errors, scales)
 
     # Places ----------------------------------------------------------------------------
 
@@ -313,31 +312,38 @@ class ErrorRecord:
         are too many, the reach grows and neighbours become one region, histograms added.
         """
         if add:
-            for place in places:
-                distances = np.sqrt(((self.centres - place) ** 2).sum(axis=1))
-                if not len(distances) or distances.min() > self.reach:
-                    self._merge_if_full()
-                    self.centres = np.concatenate([self.centres, place[None]])
-        squares = ((places[:, None] - self.centres) ** 2).sum(axis=2)
-        nearest: Cells = squares.argmin(axis=1)
+            distances = self._distances(places).min(axis=1, initial=np.inf)
+            while (distances > self.reach).any():
+                place = places[int(np.argmax(distances > self.reach))]
+                if len(self.centres) == REGIONS:
+                    self._merge()
+                self.centres = np.concatenate([self.centres, place[None]])
+                distances = self._distances(places).min(axis=1)
+        nearest: Cells = self._distances(places).argmin(axis=1)
         return nearest
 
-    def _merge_if_full(self) -> None:
-        while len(self.centres) == REGIONS:
-            gaps = np.sqrt(((self.centres[:, None] - self.centres) ** 2).sum(axis=2))
-            np.fill_diagonal(gaps, np.inf)
-            self.reach = max(1.2 * self.reach, float(gaps.min()))
-            kept: list[int] = []
-            counts = np.zeros_like(self.counts)
-            for number in range(REGIONS):
-                near = [k for k in kept if gaps[number, k] <= self.reach]
-                if near:
-                    into = min(near, key=lambda k: gaps[number, k])
-                    counts[kept.index(into)] += self.counts[number]
-                else:
-                    counts[len(kept)] = self.counts[number]
-                    kept.append(number)
-            self.centres, self.counts = self.centres[kept], counts
+    def _distances(self, places: Doubles) -> Doubles:
+        """Distances ``[N, R]`` of places from the centres of regions."""
+        return np.asarray(cdist(places, self.centres), np.float64)
+
+    def _merge(self) -> None:
+        """Make room for a region: neighbours within the reach, which grows, become one."""
+        gaps = self._distances(self.centres)
+        np.fill_diagonal(gaps, np.inf)
+        self.reach = max(1.2 * self.reach, float(gaps.min()))
+        kept: list[int] = []
+        counts = np.zeros_like(self.counts)
+        for number in range(len(self.centres)):
+            near = [k for k in kept if gaps[number, k] <= self.reach]
+            if near:
+                into = min(near, key=lambda k: gaps[number, k])
+                counts[kept.index(into)] += self.counts[number]
+            else:
+                counts[len(kept)] = self.counts[number]
+                kept.append(number)
+        self.centres, self.counts = self.centres[kept], counts
+        if len(kept) == REGIONS:
+            self._merge()
 
     # Bounds ----------------------------------------------------------------------------
 

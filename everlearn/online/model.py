@@ -241,6 +241,11 @@ class OnlineWorldModel(ImaginingModel):
         """Whether transitions are kept, and not learned yet, to fix the scale of inputs."""
         return not self.inputs.scaling.frozen and not self.config.refit
 
+    @property
+    def gives_intervals(self) -> bool:
+        """Whether `predict` and `rollout` can give bounds: errors were counted."""
+        return self.errors is not None and self.errors.scored > 0
+
     def residual(self) -> npt.NDArray[np.float64]:
         """``G = B - A W - r W`` of every cell ``[D, S]``, from the statistics, in float64.
 

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from everlearn.report.calibration import draw_calibration
 from everlearn.report.curves import FIELDS, Curve, CurveFigure, RegretArea, regret_areas
 from everlearn.report.life import draw_lives
 from everlearn.results.methods import Study
@@ -67,6 +68,7 @@ def draw_study(
 
         drawings += draw_ablations(study, resampling)
     drawings += draw_lives(study, resampling)
+    drawings += draw_calibration(study)
     timed = speeds(study, resampling)
     if any(speed.steps_per_second.runs for several in timed.values() for speed in several):
         drawings.append(_draw_speeds(timed))

@@ -18,6 +18,7 @@ from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
 from everlearn.runs.endless import begin_any, beginning
 from everlearn.runs.evaluators import EvaluatorLostError, Evaluators, Outcomes, Unit
+from everlearn.runs.metrics_file import COVERAGE_SHARES, COVERAGE_STEPS, coverage_name
 from everlearn.support.errors import InvalidInputError
 from everlearn.world_model.memory import states_along
 from everlearn.worlds import Environments, world_named
@@ -208,7 +209,10 @@ class Evaluator:
         return Outcome(score, getattr(copy, "bursts", None))
 
     def model_lines(self, agent: Any, tasks: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-        """Error of the agent's world model on the fixed set of each task, if there are such."""
+        """What the agent's world model predicts of the fixed set of each task, if there are such.
+
+        Its error and, for a model that gives bounds, the share of the truths within them.
+        """
         model, count = getattr(agent, "model", None), self.config.evaluation.heldout
         heldout_episodes = getattr(self.world, "heldout_episodes", None)
         if heldout_episodes is None or not hasattr(model, "rollout") or not count:
@@ -221,13 +225,21 @@ class Evaluator:
             fixed = self._heldout[task]
             if not fixed:
                 continue
-            yield {
+            predicting = model_for(task)
+            line = {
                 "task": task,
-                "error_one_step": model_error(model_for(task), fixed, 1),
-                f"error_{HORIZON}_steps": model_error(model_for(task), fixed),
+                "error_one_step": model_error(predicting, fixed, 1),
+                f"error_{HORIZON}_steps": model_error(predicting, fixed),
                 "transitions": sum(len(actions) for _, actions in fixed),
                 "utilization": getattr(model, "utilization", None),
             }
+            if getattr(predicting, "gives_intervals", False):
+                line |= {
+                    coverage_name(share, steps): model_coverage(predicting, fixed, share, steps)
+                    for steps in COVERAGE_STEPS
+                    for share in COVERAGE_SHARES
+                }
+            yield line
 
     def close(self) -> None:
         """Free the environments and end the other processes."""

@@ -56,7 +56,12 @@ def note_squares(
 ) -> None:
     """Bring squared errors ``found[N, S]`` into the running means of their cells, in order.
 
-    A cell averages over its last `longest` visits or so: ``squares += (found - squares) v / n``.
+    With ``n`` the visits of a cell so far, `longest` at the most::
+
+        squares += (found - squares) 2 v / (n + v)
+
+    So later errors weigh more, in proportion to their number, and the errors of a beginner are
+    soon forgotten.
     """
     for n in range(cells.shape[0]):
         for k in range(cells.shape[1]):
@@ -65,20 +70,25 @@ def note_squares(
                 continue
             cell = cells[n, k]
             visits[cell] = min(visits[cell] + value, longest)
-            rate = value / visits[cell]
+            rate = 2.0 * value / (visits[cell] + value)
             for o in range(found.shape[1]):
                 squares[cell, o] += rate * (found[n, o] - squares[cell, o])
 
 
 @njit(cache=True, fastmath=FAST)
-def count_scores(counts: Any, regions: Any, keep: float, errors: Any, scales: Any) -> None:
+def count_scores(counts: Any, regions: Any, longest: float, errors: Any, scales: Any) -> None:
     """Count ``|errors| / scales``, ``[N, S]`` each, into ``counts[regions, S, BINS]``, in order.
 
-    A histogram fades by `keep` at each score, so that recent ones weigh more.
+    A histogram that holds ``m`` fades by ``1 - 1 / (2 m + 2)`` at each score: scores weigh in
+    proportion to their number, up to `longest` of them, and from then on recent ones weigh more.
     """
     for n in range(errors.shape[0]):
         for o in range(errors.shape[1]):
             line = counts[regions[n], o]
+            held = 0.0
+            for b in range(BINS):
+                held += line[b]
+            keep = 1.0 - 1.0 / min(2.0 * held + 2.0, longest)
             for b in range(BINS):
                 line[b] *= keep
             error, scale = abs(errors[n, o]), scales[n, o]
