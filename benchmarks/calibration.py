@@ -2,11 +2,13 @@
 
     python -m benchmarks.calibration --agent oa --seeds 3
     python -m benchmarks.calibration --agent oa --world gym:Pendulum-v1 --episodes 20
+    python -m benchmarks.calibration --agent oa-paper --scripted
 
 An agent learns the tasks of a world in turn. Then, frozen, it plays episodes of every task, old
 ones first, and its model predicts each step of them, and 15 steps, with bounds. Printed is the
 share of the truths within them, one JSON line for each seed and task; numbers whose bounds are
-equal do not count, but for `resting`, the share of them.
+equal do not count, but for `resting`, the share of them. With `--scripted` the tasks of Continual
+Bench are played by their scripts, with noise, which takes minutes where planning takes hours.
 """
 
 from __future__ import annotations
@@ -20,12 +22,18 @@ from typing import Any
 import numpy as np
 
 from everlearn.agents import make_agent, run_episode
+from everlearn.continual_bench import PAPER_TASKS
+from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.continual_bench.scripts import ScriptedController
 from everlearn.interfaces import FloatArray
 from everlearn.runs.evaluate import HORIZON, Episodes
 from everlearn.world_model.memory import states_along
 from everlearn.worlds import world_named
 
 SHARES = (0.5, 0.8, 0.9, 0.95)
+NOISE = 0.3
+"""Standard deviation of the noise on a script's actions."""
+
 EVALUATED = 1_000_000
 """Seeds of evaluation episodes follow this number."""
 
@@ -52,6 +60,36 @@ def learned(
             run_episode(agent, env, seed=1000 * seed + episode, max_steps=world.max_steps)
         env.close()
     return world, agent
+
+
+def taught_by_scripts(agent_name: str, seed: int, episodes: int) -> Any:
+    """Return an agent whose model has learned episodes that the scripts of the tasks played."""
+    agent: Any = make_agent(agent_name, ContinualBenchEnv(), seed)
+    for task in PAPER_TASKS:
+        for observations, actions in scripted(task, episodes, 1000 * seed):
+            memory = states_along(agent.model.memory, observations, actions)
+            following = observations[1:]
+            for one in zip(observations[:-1], actions, following, memory, strict=True):
+                agent.model.learn_unchecked(*one)
+    return agent
+
+
+def scripted(task: str, episodes: int, first: int) -> Episodes:
+    """Play `task` by its script, with noise and seeds from `first` on."""
+    env, found = ContinualBenchEnv(task), []
+    for number in range(first, first + episodes):
+        controller = ScriptedController(task, NOISE, number)
+        obs, _ = env.reset(seed=number)
+        observations, actions, over = [obs], [], False
+        while not over:
+            action = np.clip(controller.act(obs), -1, 1)
+            obs, _, terminated, truncated, _ = env.step(action)
+            over = terminated or truncated
+            observations.append(obs)
+            actions.append(action)
+        found.append((np.array(observations), np.array(actions)))
+    env.close()
+    return found
 
 
 def _record(model: Any, stream: list[Transition]) -> None:
@@ -97,7 +135,6 @@ def heldout(world: Any, agent: Any, task: str, episodes: int) -> Episodes:
 def coverage(model: Any, episodes: Episodes, share: float, horizon: int) -> dict[str, Any]:
     """Share of the truths within bounds meant to hold `share`, and what was left out."""
     read, inside, resting, right = model.inputs.read, [], [], []
-    by_output = []
     for observations, actions in episodes:
         count = len(actions) - horizon + 1
         if count < 1:
@@ -112,7 +149,6 @@ def coverage(model: Any, episodes: Episodes, share: float, horizon: int) -> dict
         inside.append(covered[~closed])
         resting.append(closed.mean())
         right.append(covered[closed])
-        by_output.append(np.where(closed, np.nan, covered))
     if not inside:
         return {}
     return {
@@ -145,17 +181,23 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--episodes", type=int, default=10, help="training episodes of each task")
     parser.add_argument("--heldout", type=int, default=5, help="frozen episodes of each task")
+    parser.add_argument("--scripted", action="store_true", help="scripts act, no planner")
     parser.add_argument("--save", type=Path, help="folder for the transitions")
     chosen = parser.parse_args()
     for seed in chosen.seeds:
         began = time.time()
         stream: list[Transition] | None = None if chosen.save is None else []
-        world, agent = learned(chosen.agent, chosen.world, seed, chosen.episodes, stream)
-        by_task = {task: heldout(world, agent, task, chosen.heldout) for task in world.tasks}
-        if chosen.save is not None and stream is not None:
+        if chosen.scripted:
+            agent = taught_by_scripts(chosen.agent, seed, chosen.episodes)
+            by_task = {task: scripted(task, chosen.heldout, EVALUATED) for task in PAPER_TASKS}
+        else:
+            world, agent = learned(chosen.agent, chosen.world, seed, chosen.episodes, stream)
+            by_task = {task: heldout(world, agent, task, chosen.heldout) for task in world.tasks}
+        if chosen.save is not None and stream:
             name = f"{chosen.agent}-{chosen.world.replace(':', '-')}-{seed}.npz"
             _save(chosen.save / name, stream, by_task)
         facts = {"agent": chosen.agent, "world": chosen.world, "seed": seed}
+        facts |= {"scripted": True} if chosen.scripted else {}
         for row in measure(agent.model, by_task):
             print(json.dumps(facts | row), flush=True)
         print(json.dumps(facts | {"seconds": round(time.time() - began)}), flush=True)

@@ -124,7 +124,7 @@ def checked_share(interval: object) -> float:
 
 
 def unknown(model: OnlineWorldModel, cells: Cells, values: FloatArray) -> float:
-    """What the statistics do not know of an input: ``phi^T (A + r I)^-1 phi``, or nearly so.
+    """Return what the statistics do not know of an input: ``phi^T (A + r I)^-1 phi``, or nearly.
 
     The exact learner keeps the inverse. Elsewhere the diagonal of ``A`` has to do: with ``n`` the
     visits to the active cells of grids, this is::
@@ -295,9 +295,7 @@ class ErrorRecord:
     def _expected(self, cells: Cells, values: FloatArray) -> Doubles:
         """Squared errors ``m(x)[N, S]`` that the cells let expect."""
         out = np.zeros((len(cells), self.outputs))
-        kernels.expected_squares(
-            self.squares, self.visits, self.usual, KNOWN, cells, values, out
-        )
+        kernels.expected_squares(self.squares, self.visits, self.usual, KNOWN, cells, values, out)
         return out
 
     def _places(self, model: OnlineWorldModel, obs: Doubles) -> Doubles:
@@ -367,7 +365,7 @@ class ErrorRecord:
         count, horizon = actions.shape[:2]
         quantiles = self._quantiles(share)
         given_states = states[:, 0].astype(np.float64)
-        regions = np.zeros(count, np.int64)
+        regions: Cells = np.zeros(count, np.int64)
         if len(self.centres):
             regions = self._region_of(self._places(model, given_states), add=False)
         widths = np.zeros(states.shape)
@@ -473,8 +471,8 @@ class ErrorRecord:
             (found["rows"] >= 0).all() and (found["rows"] < len(table)).all()
         ):
             raise InvalidInputError("'intervals/rows' of a state are no cells of the encoding")
-        whole = {name: meta.get(name) for name in ("scored", "block")}
-        numbers = {name: meta.get(name) for name in ("usual_count", "reach")}
+        whole: dict[str, Any] = {name: meta.get(name) for name in ("scored", "block")}
+        numbers: dict[str, Any] = {name: meta.get(name) for name in ("usual_count", "reach")}
         if (
             any(type(value) is not int or value < 0 for value in whole.values())
             or any(type(value) not in (int, float) or value < 0 for value in numbers.values())
@@ -483,9 +481,12 @@ class ErrorRecord:
             or bool(filled) != ("rows" in found)
             or not regions <= REGIONS
             or bool(regions) > bool(whole["scored"])
-            or not all(np.isfinite(part).all() and (part >= 0).all() for part in (
-                found[name] for name in ("squares", "visits", "usual", "counts", "everywhere")
-            ))
+            or not all(
+                np.isfinite(part).all() and (part >= 0).all()
+                for part in (
+                    found[name] for name in ("squares", "visits", "usual", "counts", "everywhere")
+                )
+            )
         ):
             raise InvalidInputError(
                 f"'intervals' of a state say {whole | numbers}, with {regions} regions and "

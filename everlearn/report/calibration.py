@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.ticker import PercentFormatter
@@ -57,7 +57,8 @@ def draw_calibration(study: Study) -> list[Drawing]:
     columns = min(3, len(tasks))
     figure, panels = new_figure(math.ceil(len(tasks) / columns), columns, 3.4, 2.9)
     fills = dict(zip(COVERAGE_STEPS, ("full", "none"), strict=True))
-    rows, handles = [], {}
+    rows: list[dict[str, Any]] = []
+    handles: dict[tuple[str, int], Any] = {}
     for axes, task in zip(panels, tasks, strict=False):
         axes.plot([0, 1], [0, 1], color=GREY, lw=0.8, zorder=0)
         for method in study.main:
@@ -69,7 +70,9 @@ def draw_calibration(study: Study) -> list[Drawing]:
                 drawn = axes.errorbar(
                     COVERAGE_SHARES,
                     np.nanmean(values, axis=0),
-                    yerr=np.nan_to_num([standard_error(line[~np.isnan(line)]) for line in values.T]),
+                    yerr=np.nan_to_num(
+                        [standard_error(line[~np.isnan(line)]) for line in values.T]
+                    ),
                     fmt=style.marker,
                     ls="-" if steps == 1 else ":",
                     fillstyle=fills[steps],

@@ -209,7 +209,7 @@ class Evaluator:
         return Outcome(score, getattr(copy, "bursts", None))
 
     def model_lines(self, agent: Any, tasks: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-        """What the agent's world model predicts of the fixed set of each task, if there are such.
+        """Give what the agent's model predicts of the fixed set of each task, if there are such.
 
         Its error and, for a model that gives bounds, the share of the truths within them.
         """

@@ -12,8 +12,15 @@ from gymnasium import spaces
 from everlearn.online import OnlineWorldModel
 from everlearn.online.intervals import BLOCK, Interval, unknown
 from everlearn.support.errors import InvalidInputError, NotReadyError
-from tests.online.worlds import ACTIONS, OBSERVATIONS, Array, memories, small_model, states_equal
-from tests.online.worlds import walk
+from tests.online.worlds import (
+    ACTIONS,
+    OBSERVATIONS,
+    Array,
+    memories,
+    small_model,
+    states_equal,
+    walk,
+)
 
 NORMAL = {0.5: 0.6745, 0.8: 1.2816, 0.9: 1.6449, 0.95: 1.96}
 """Half the width of an interval of a normal distribution, in standard deviations."""
