@@ -34,7 +34,6 @@ from scipy.spatial.distance import cdist
 
 from everlearn.interfaces import FloatArray
 from everlearn.online.kernels import intervals as kernels
-from everlearn.support.archive import check_arrays, part_of
 from everlearn.support.errors import InvalidInputError, NotReadyError, given
 from everlearn.support.pickling import shallow_copy
 from everlearn.world_model.vectors import aligned_zeros
@@ -44,12 +43,11 @@ if TYPE_CHECKING:
 
 Doubles = npt.NDArray[np.float64]
 Cells = npt.NDArray[np.int64]
-Arrays = dict[str, npt.NDArray[Any]]
 
 HORIZONS = (1, 2, 4, 8, 15)
 """Steps ahead whose errors are counted."""
 
-BLOCK = 512
+BLOCK = 128
 """Transitions that are predicted with the same weights."""
 
 FIRST_BLOCK = 4
@@ -61,10 +59,10 @@ STRIDE = 8
 GRIDS = 64
 """Grids whose cells keep errors, at the most."""
 
-REGIONS = 48
+REGIONS = 32
 """Regions with histograms of their own, at the most."""
 
-LONGEST = 200.0
+LONGEST = 100.0
 """Visits of a cell from which on its errors weigh the less the older they are."""
 
 REMEMBERED = 400.0
@@ -81,12 +79,6 @@ MOST_UNKNOWN = 15.0
 
 CHUNK = 256
 """Predictions whose scales are computed together."""
-
-PREFIX = "intervals/"
-"""Of the names of arrays in a model's state."""
-
-BLOCK_PARTS = ("obs", "action", "next_obs", "memory", "unknown")
-"""What is kept of the transitions of a block."""
 
 
 class Interval(NamedTuple):
@@ -165,6 +157,17 @@ class ErrorRecord:
     ----------
     scored
         Transitions whose errors were counted.
+    squares, visits
+        Of each cell that keeps errors: their mean squares ``[C, S]``, and how often it was active.
+    usual, usual_count
+        Mean squares ``[S]`` of all errors, and how many they are a mean of.
+    centres, reach, counts
+        Of each region: its centre, how far it reaches, and histograms ``[HORIZONS, S, BINS]``.
+    everywhere
+        Histograms of all regions together.
+    block, block_unknown, filled, weights
+        The transitions of the present block, what was unknown of each, how many there are, and the
+        table of weights from before it; None before its first.
     """
 
     def __init__(self, model: OnlineWorldModel) -> None:
@@ -178,10 +181,10 @@ class ErrorRecord:
         self._cells = len(grids) * cells
         self.scored = 0
         self.usual: Doubles = np.zeros(self.outputs)
-        self._usual_count = 0.0
-        self._sizes = (inputs.observations, inputs.actions, inputs.observations, model.memory.size)
-        self._read = inputs.read
-        self._everywhere: FloatArray = np.zeros(
+        self.usual_count = 0.0
+        self.sizes = (inputs.observations, inputs.actions, inputs.observations, model.memory.size)
+        self.read = inputs.read
+        self.everywhere: FloatArray = np.zeros(
             (len(HORIZONS), self.outputs, kernels.BINS), np.float32
         )
         self.forget_places()
@@ -190,48 +193,49 @@ class ErrorRecord:
         """Forget what was known place by place: inputs are scaled otherwise from now on."""
         self.squares: FloatArray = np.zeros((self._cells, self.outputs), np.float32)
         self.visits: Doubles = np.zeros(self._cells)
-        self.centres: Doubles = np.zeros((0, self._read))
+        self.centres: Doubles = np.zeros((0, self.read))
         self.reach = 0.0
-        self.counts: FloatArray = np.zeros((REGIONS, *self._everywhere.shape), np.float32)
-        self._start_block(FIRST_BLOCK if not self.scored else BLOCK)
+        self.counts: FloatArray = np.zeros((REGIONS, *self.everywhere.shape), np.float32)
+        self.start_block(FIRST_BLOCK if not self.scored else BLOCK)
 
-    def _start_block(self, length: int) -> None:
-        self._block: list[Doubles] = [np.zeros((length, size)) for size in self._sizes]
-        self._unknown: Doubles = np.zeros(length)
-        self._filled = 0
-        self._weights: FloatArray | None = None
+    def start_block(self, length: int) -> None:
+        """Begin a block of so many transitions, with the weights that there will be."""
+        self.block: list[Doubles] = [np.zeros((length, size)) for size in self.sizes]
+        self.block_unknown: Doubles = np.zeros(length)
+        self.filled = 0
+        self.weights: FloatArray | None = None
 
     # Learning --------------------------------------------------------------------------
 
     def before(self, model: OnlineWorldModel, cells: Cells, values: FloatArray) -> None:
         """Keep what is needed of the model before it learns a transition with these cells."""
         learner = model.learner
-        if self._weights is None:
-            self._weights = aligned_zeros(learner.table.shape, learner.table.dtype)
-            self._weights[:] = learner.table
+        if not self.filled:
+            self.weights = aligned_zeros(learner.table.shape, learner.table.dtype)
+            self.weights[:] = learner.table
         if not hasattr(learner, "variance"):  # the exact learner computes it while it learns
-            self._unknown[self._filled] = unknown(model, cells, values)
+            self.block_unknown[self.filled] = unknown(model, cells, values)
 
     def after(self, model: OnlineWorldModel, transition: Sequence[FloatArray]) -> None:
         """Keep a transition that was learned; a full block is counted."""
-        for kept, part in zip(self._block, transition, strict=True):
-            kept[self._filled] = part
+        for kept, part in zip(self.block, transition, strict=True):
+            kept[self.filled] = part
         if hasattr(model.learner, "variance"):
-            self._unknown[self._filled] = min(model.learner.unknown_before, MOST_UNKNOWN)
-        self._filled += 1
-        if self._filled == len(self._unknown):
+            self.block_unknown[self.filled] = min(model.learner.unknown_before, MOST_UNKNOWN)
+        self.filled += 1
+        if self.filled == len(self.block_unknown):
             self._count(model)
-            self._start_block(min(2 * self._filled, BLOCK))
+            self.start_block(min(2 * self.filled, BLOCK))
 
     def _count(self, model: OnlineWorldModel) -> None:
         """Count the errors that the weights from before the block make in it."""
-        assert self._weights is not None
+        assert self.weights is not None
         earlier = shallow_copy(model)
-        earlier.learner = _Before(self._weights, model.learner.vectors)
-        obs, action, next_obs, memory = self._block
+        earlier.learner = _Before(self.weights, model.learner.vectors)
+        obs, action, next_obs, memory = self.block
         local = self._local(*model.encoding(model.inputs.assemble(obs, action, memory)))
         expected = self._expected(*local)
-        widened = 1 + self._unknown
+        widened = 1 + self.block_unknown
         regions = self._region_of(self._places(model, obs), add=True)
 
         dtype, size = model.dtype, self.outputs
@@ -243,16 +247,16 @@ class ErrorRecord:
         squares = errors**2
         kernels.note_squares(self.squares, self.visits, LONGEST, *local, squares)
         for found in squares:
-            self._usual_count = min(self._usual_count + 1, REMEMBERED)
-            self.usual += (found - self.usual) * 2 / (self._usual_count + 1)
+            self.usual_count = min(self.usual_count + 1, REMEMBERED)
+            self.usual += (found - self.usual) / self.usual_count
         self.scored += len(squares)
 
     def _count_ahead(
         self, earlier: Any, regions: Cells, expected: Doubles, widened: Doubles
     ) -> None:
         """Count errors of predictions over several steps, from every few transitions on."""
-        obs, action, next_obs, memory = self._block
-        count, read = len(obs), self._read
+        obs, action, next_obs, memory = self.block
+        count, read = len(obs), self.read
         longest = min(HORIZONS[-1], count)
         # Steps from each transition on that follow one another without a break.
         goes_on = (next_obs[:-1, :read] == obs[1:, :read]).all(axis=1)
@@ -283,7 +287,7 @@ class ErrorRecord:
 
     def _add_scores(self, number: int, regions: Cells, errors: Doubles, scales: Doubles) -> None:
         kernels.count_scores(self.counts[:, number], regions, REMEMBERED, errors, scales)
-        everywhere = self._everywhere[None, number]
+        everywhere = self.everywhere[None, number]
         kernels.count_scores(everywhere, np.zeros_like(regions), REMEMBERED, errors, scales)
 
     # Places ----------------------------------------------------------------------------
@@ -300,7 +304,7 @@ class ErrorRecord:
 
     def _places(self, model: OnlineWorldModel, obs: Doubles) -> Doubles:
         """Scaled observations that are read, which regions are regions of."""
-        scaling, read = model.inputs.scaling, self._read
+        scaling, read = model.inputs.scaling, self.read
         return (obs[:, :read] - scaling.centre[:read]) * scaling.multiplier[:read]
 
     def _region_of(self, places: Doubles, *, add: bool) -> Cells:
@@ -402,7 +406,7 @@ class ErrorRecord:
 
     def _quantiles(self, share: float) -> Doubles:
         """Quantile of the scores in each region, for each horizon and output."""
-        everywhere = self._everywhere.astype(np.float64)
+        everywhere = self.everywhere.astype(np.float64)
         total = np.maximum(everywhere.sum(axis=2, keepdims=True), 1e-9)
         counts = self.counts + BORROWED * everywhere / total
         sums = np.cumsum(counts, axis=3)
@@ -414,105 +418,6 @@ class ErrorRecord:
         octaves = kernels.LEAST + (place - 1 + np.clip(part, 0.0, 1.0)) / kernels.OCTAVE
         found: Doubles = np.where(place == 0, 0.0, 2.0**octaves)[..., 0]
         return found
-
-    # Keeping ---------------------------------------------------------------------------
-
-    def state(self, *, learning: bool = True) -> tuple[Arrays, dict[str, Any]]:
-        """Everything, for `restore`; without `learning` what bounds need, and no block."""
-        arrays: Arrays = {
-            "squares": self.squares.copy(),
-            "visits": self.visits.copy(),
-            "usual": self.usual.copy(),
-            "centres": self.centres.copy(),
-            "counts": self.counts[: len(self.centres)].copy(),
-            "everywhere": self._everywhere.copy(),
-        }
-        meta: dict[str, Any] = {
-            "scored": self.scored,
-            "usual_count": self._usual_count,
-            "reach": self.reach,
-            "block": len(self._unknown),
-        }
-        if learning:
-            kept = zip(BLOCK_PARTS, (*self._block, self._unknown), strict=True)
-            arrays |= {name: part[: self._filled].copy() for name, part in kept}
-            if self._weights is not None:
-                rows = np.flatnonzero(self._weights.any(axis=1))
-                arrays |= {"rows": rows, "weights": self._weights[rows]}
-        return {PREFIX + name: array for name, array in arrays.items()}, meta
-
-    def check(self, arrays: Arrays, meta: Any, model: OnlineWorldModel) -> None:
-        """Refuse a state that does not fit: the compiled kernels trust every index."""
-        found = part_of(arrays, PREFIX)
-        if not isinstance(meta, dict):
-            raise InvalidInputError(f"'intervals' of a state are {given(meta)}; not usable")
-        regions = len(np.atleast_1d(found.get("centres", ())))
-        expected: dict[str, tuple[str, tuple[int, ...]]] = {
-            "squares": ("f", self.squares.shape),
-            "visits": ("f", self.visits.shape),
-            "usual": ("f", self.usual.shape),
-            "centres": ("f", (regions, self._read)),
-            "counts": ("f", (regions, *self._everywhere.shape)),
-            "everywhere": ("f", self._everywhere.shape),
-        }
-        filled = len(np.atleast_1d(found.get("obs", ())))
-        if "obs" in found:
-            widths: list[tuple[int, ...]] = [*((size,) for size in self._sizes), ()]
-            expected |= {
-                name: ("f", (filled, *width))
-                for name, width in zip(BLOCK_PARTS, widths, strict=True)
-            }
-        table = model.learner.table
-        if "rows" in found:
-            rows = len(np.atleast_1d(found["rows"]))
-            expected |= {"rows": ("i", (rows,)), "weights": ("f", (rows, table.shape[1]))}
-        check_arrays(found, expected)
-        if "rows" in found and not (
-            (found["rows"] >= 0).all() and (found["rows"] < len(table)).all()
-        ):
-            raise InvalidInputError("'intervals/rows' of a state are no cells of the encoding")
-        whole: dict[str, Any] = {name: meta.get(name) for name in ("scored", "block")}
-        numbers: dict[str, Any] = {name: meta.get(name) for name in ("usual_count", "reach")}
-        if (
-            any(type(value) is not int or value < 0 for value in whole.values())
-            or any(type(value) not in (int, float) or value < 0 for value in numbers.values())
-            or not max(filled, 1) <= whole["block"] <= BLOCK
-            or (filled and filled == whole["block"])
-            or bool(filled) != ("rows" in found)
-            or not regions <= REGIONS
-            or bool(regions) > bool(whole["scored"])
-            or not all(
-                np.isfinite(part).all() and (part >= 0).all()
-                for part in (
-                    found[name] for name in ("squares", "visits", "usual", "counts", "everywhere")
-                )
-            )
-        ):
-            raise InvalidInputError(
-                f"'intervals' of a state say {whole | numbers}, with {regions} regions and "
-                f"{filled} transitions of a block; not usable"
-            )
-
-    def restore(self, arrays: Arrays, meta: dict[str, Any], model: OnlineWorldModel) -> None:
-        """Take over what `state` returned, after `check`."""
-        found = {name: array.copy() for name, array in part_of(arrays, PREFIX).items()}
-        self.squares = found["squares"].astype(np.float32)
-        self.visits = found["visits"].astype(np.float64)
-        self.usual = found["usual"].astype(np.float64)
-        self._everywhere = found["everywhere"].astype(np.float32)
-        self.centres = found["centres"].astype(np.float64)
-        self.counts = np.zeros((REGIONS, *self._everywhere.shape), np.float32)
-        self.counts[: len(self.centres)] = found["counts"]
-        self.scored, self.reach = meta["scored"], float(meta["reach"])
-        self._usual_count = float(meta["usual_count"])
-        self._start_block(meta["block"])
-        if "rows" in found:
-            self._filled = len(found["obs"])
-            for part, name in zip((*self._block, self._unknown), BLOCK_PARTS, strict=True):
-                part[: self._filled] = found[name]
-            table = model.learner.table
-            self._weights = aligned_zeros(table.shape, table.dtype)
-            self._weights[found["rows"]] = found["weights"]
 
 
 def _between(quantiles: Doubles, steps: int) -> Doubles:

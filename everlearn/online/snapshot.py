@@ -11,7 +11,13 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.interfaces import State
-from everlearn.online.intervals import PREFIX, ErrorRecord
+from everlearn.online.interval_state import (
+    PREFIX,
+    check_record,
+    record_state,
+    restore_record,
+)
+from everlearn.online.intervals import ErrorRecord
 from everlearn.support.archive import check_arrays, load_archive
 from everlearn.support.errors import InvalidInputError
 from everlearn.support.files import reading
@@ -54,7 +60,7 @@ def model_state(
     arrays |= space_arrays(model)
     intervals: dict[str, Any] | None = None
     if model.errors is not None:
-        kept_errors, intervals = model.errors.state(learning=learner is None)
+        kept_errors, intervals = record_state(model.errors, learning=learner is None)
         arrays |= kept_errors
     for i, (name, width) in enumerate(zip(PENDING, _widths(model), strict=True)):
         parts = [transitions[i] for transitions in model.pending] if kept else []
@@ -92,7 +98,7 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
     # Files from before there were intervals, or of models without, do without.
     errors = None if model.errors is None else ErrorRecord(model)
     if errors is not None and meta.get("intervals") is not None:
-        errors.check(arrays, meta["intervals"], model)
+        check_record(errors, arrays, meta["intervals"], model)
     model.learner.restore(
         {name: array for name, array in arrays.items() if name in model.learner.ARRAYS}, meta
     )
@@ -105,7 +111,7 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
         model.clear_novelty()
         model.mark_novelty(arrays["cells"])
     if errors is not None and meta.get("intervals") is not None:
-        errors.restore(arrays, meta["intervals"], model)
+        restore_record(errors, arrays, meta["intervals"], model)
     model.errors = errors
     model.seen_low, model.seen_high = arrays.get("seen", _nothing_seen(model)).copy()
     model.set_limits()

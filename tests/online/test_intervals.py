@@ -97,7 +97,8 @@ def test_bounds_are_the_quantiles_of_the_noise_where_it_is() -> None:
         covered = found.covers(after)
         width = (found.high - found.low)[:, :2] / 2
         for side, rows in sides.items():
-            assert covered[rows, :2].mean() == pytest.approx(share, abs=0.06), (side, share)
+            # Some cells see both sides; without places it would be 0.9 and 0.3 in place of 0.5.
+            assert covered[rows, :2].mean() == pytest.approx(share, abs=0.08), (side, share)
             ratio = width[rows].mean(axis=1) / (half * true[rows])
             assert np.median(ratio) == pytest.approx(1, abs=0.25), (side, share)
         assert (found.high[:, 2] == found.low[:, 2]).all(), "what rests needs no room"
@@ -247,7 +248,7 @@ def test_an_exported_model_still_gives_intervals(update: str) -> None:
     one, two = (each.predict(obs, action, interval=0.9) for each in (model, exported))
     assert one.mean.tobytes() == two.mean.tobytes()
     # Without the inverse, the diagonal of the statistics says what is unknown.
-    close = 0.3 if update == "exact" else 1e-4
+    close = 0.3 if update == "exact" else 0.01
     assert two.high - two.low == pytest.approx(one.high - one.low, rel=close)
     names = [name for name in exported.exported_state()[0] if name.startswith("intervals/")]
     assert "intervals/counts" in names
@@ -263,6 +264,8 @@ def test_damaged_intervals_are_refused_and_change_nothing() -> None:
         ({"intervals/counts": counts[:-1]}, {}),
         ({"intervals/counts": -counts - 1}, {}),
         ({"intervals/squares": np.full_like(squares, np.nan)}, {}),
+        ({"intervals/places": arrays["intervals/places"] + 10**8}, {}),
+        ({"intervals/places": arrays["intervals/places"][::-1].copy()}, {}),
         ({"intervals/rows": arrays["intervals/rows"] + 10**6}, {}),
         ({"intervals/odd": counts}, {}),
         ({}, {"scored": -1}),

@@ -8,14 +8,14 @@ from typing import Any
 from everlearn.support.compiled import njit
 from everlearn.world_model.step_kernels import FAST
 
-OCTAVE = 3
+OCTAVE = 2
 """Bins of a histogram of scores by which a score doubles."""
 
-LEAST = -12
+LEAST = -10
 """Logarithm, to base 2, of the lower end of the first bin of scores that are not zero."""
 
-BINS = 1 + 20 * OCTAVE
-"""Bins: one for scores of exactly zero, then 20 octaves."""
+BINS = 1 + 16 * OCTAVE
+"""Bins: one for scores of exactly zero, then 16 octaves."""
 
 
 @njit(cache=True, fastmath=FAST)
@@ -58,10 +58,9 @@ def note_squares(
 
     With ``n`` the visits of a cell so far, `longest` at the most::
 
-        squares += (found - squares) 2 v / (n + v)
+        squares += (found - squares) v / n
 
-    So later errors weigh more, in proportion to their number, and the errors of a beginner are
-    soon forgotten.
+    So from that many visits on, old errors weigh less and less.
     """
     for n in range(cells.shape[0]):
         for k in range(cells.shape[1]):
@@ -70,7 +69,7 @@ def note_squares(
                 continue
             cell = cells[n, k]
             visits[cell] = min(visits[cell] + value, longest)
-            rate = 2.0 * value / (visits[cell] + value)
+            rate = value / visits[cell]
             for o in range(found.shape[1]):
                 squares[cell, o] += rate * (found[n, o] - squares[cell, o])
 
