@@ -14,7 +14,7 @@ from matplotlib.ticker import PercentFormatter
 
 from everlearn.report.curves import FIELDS, Curve, CurveFigure, Floats, RegretArea, regret_areas
 from everlearn.report.life import draw_lives
-from everlearn.results.methods import Study
+from everlearn.results.methods import Method, Study
 from everlearn.results.read import RunRecord
 from everlearn.results.statistics import Estimate, Resampling, estimate, standard_error
 from everlearn.runs.metrics_file import COVERAGE_SHARES, COVERAGE_STEPS, coverage_name
