@@ -77,6 +77,9 @@ BORROWED = 5.0
 MOST_UNKNOWN = 15.0
 """Most that `unknown` counts: an interval is widened by four at the most."""
 
+MOST = 1e30
+"""Largest squared error that is counted: float32 holds its sums."""
+
 CHUNK = 256
 """Predictions whose scales are computed together."""
 
@@ -244,7 +247,7 @@ class ErrorRecord:
         self._add_scores(0, regions, errors, np.sqrt(widened[:, None] * expected))
         self._count_ahead(earlier, regions, expected, widened)
 
-        squares = errors**2
+        squares = np.minimum(np.nan_to_num(errors, nan=np.inf) ** 2, MOST)
         kernels.note_squares(self.squares, self.visits, LONGEST, *local, squares)
         for found in squares:
             self.usual_count = min(self.usual_count + 1, REMEMBERED)

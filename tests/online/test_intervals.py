@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from everlearn.online import OnlineWorldModel
 from everlearn.online.intervals import BLOCK, Interval, unknown
+from everlearn.online.kernels.intervals import BINS, count_scores
 from everlearn.support.errors import InvalidInputError, NotReadyError
 from tests.online.worlds import (
     ACTIONS,
@@ -188,6 +189,18 @@ def test_recent_errors_weigh_more() -> None:
     half = (found.high - found.low) / 2
     assert (half < 2 * 0.01 * NORMAL[0.9]).all(), "ten times as much before"
     assert (half > 0.5 * 0.01 * NORMAL[0.9]).all()
+
+
+def test_scores_that_are_no_numbers_count_as_largest() -> None:
+    counts = np.zeros((2, 1, BINS), np.float32)
+    odd = np.array([[np.nan], [np.inf], [1.0], [1.0], [1e300], [0.0]])
+    scales = np.array([[1.0], [1.0], [0.0], [np.nan], [1e-300], [0.0]])
+    for number, (error, scale) in enumerate(zip(odd, scales, strict=True)):
+        count_scores(counts, np.array([0]), 400.0, error[None], scale[None])
+        assert counts[0, 0].argmax() == (0 if number == 5 else BINS - 1)
+        assert np.isfinite(counts).all()
+        counts[0] = 0
+    assert not counts[1].any(), "nothing is written elsewhere"
 
 
 # Keeping -----------------------------------------------------------------------------------

@@ -91,9 +91,10 @@ def count_scores(counts: Any, regions: Any, longest: float, errors: Any, scales:
             for b in range(BINS):
                 line[b] *= keep
             error, scale = abs(errors[n, o]), scales[n, o]
+            # An imagined state may overflow: NaN must not become a place in an array.
             if error == 0.0:
                 line[0] += 1.0
-            elif scale > 0.0:
+            elif scale > 0.0 and error < math.inf and scale < math.inf:
                 place = OCTAVE * (math.log2(error) - math.log2(scale) - LEAST)
                 line[1 + int(min(max(place, 0.0), BINS - 2.0))] += 1.0
             else:
