@@ -112,6 +112,8 @@ class OnlineModelConfig:
     and if it has changed, all are learned again, some of them in each step (relearning.py). 0 fits
     it once, after `warm_up` transitions.
     """
+    intervals: bool = True
+    """Whether errors are counted, so that predictions can be given with bounds (`interval`)."""
     max_memory_gb: float | None = None
     """Refuse to learn before the statistics outgrow this; none for no limit."""
 

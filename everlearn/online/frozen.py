@@ -45,6 +45,11 @@ class FrozenLearner:
         """Cells that some sample has activated."""
         return len(self.cells_in_use)
 
+    def knows(self, cells: Cells) -> npt.NDArray[np.bool_]:
+        """Say of each cell whether some sample has activated it."""
+        known: npt.NDArray[np.bool_] = self._visits[cells] > 0
+        return known
+
     def visits(self, cells: Cells) -> FloatArray:
         """Sum of the squared values that `cells` were activated with."""
         return self._visits[cells]

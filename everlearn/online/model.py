@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from everlearn.online.config import OnlineModelConfig
 from everlearn.online.encoding import LosseEncoding
 from everlearn.online.forgetting import ForgettingLearner
 from everlearn.online.frozen import CANNOT_LEARN, FrozenLearner, weights_of
+from everlearn.online.intervals import ErrorRecord, Interval, checked_share
 from everlearn.online.kernels import imagination as kernels
 from everlearn.online.recursive import RecursiveLearner
 from everlearn.online.relearning import Relearning
@@ -116,7 +117,10 @@ class OnlineWorldModel(ImaginingModel):
         self.novelty = novelty
         self.encoding = LosseEncoding.of_config(self.config, self.inputs, bodies, seed)
         self._threads = Threads(threads)
+        self.errors: ErrorRecord | None = None
         self._reset_learner()
+        if self.config.intervals:
+            self.errors = ErrorRecord(self)
         self.pending: list[Transitions] = []
         self.seen_low = np.full(self.inputs.read, np.inf)
         self.seen_high = -self.seen_low
@@ -130,6 +134,8 @@ class OnlineWorldModel(ImaginingModel):
         self.learner: Any = self.fresh_learner()
         if self.novelty:
             self.clear_novelty()
+        if self.errors is not None:
+            self.errors.forget_places()
 
     def fresh_learner(self) -> Any:
         """Return a learner as the settings want it, which has learned nothing yet."""
@@ -139,7 +145,7 @@ class OnlineWorldModel(ImaginingModel):
         return ForgettingLearner(
             learner,
             self._empty_learner,
-            local=self._grid_cells,
+            local=self.grid_cells,
             worlds=config.worlds,
             surprise=config.surprise,
             fading=config.fading,
@@ -188,7 +194,7 @@ class OnlineWorldModel(ImaginingModel):
 
     def clear_novelty(self) -> None:
         """Reset the counts of novelty: every cell counts as never active."""
-        self.learner.table[: self._grid_cells, self.learner.outputs] = 1 / self.encoding.features
+        self.learner.table[: self.grid_cells, self.learner.outputs] = 1 / self.encoding.features
 
     def novelty_at(self, obs: FloatArray, action: FloatArray, memory: object = None) -> float:
         """Say how new a step is: 1 where nothing was seen yet, towards 0 where much was.
@@ -196,19 +202,19 @@ class OnlineWorldModel(ImaginingModel):
         The mean of ``1 / sqrt(1 + VISITS A_kk)`` over the cells ``k`` of grids that it activates.
         """
         cells, values = self.encode(obs, action, memory)
-        cells = cells[(values != 0) & (cells < self._grid_cells)]
+        cells = cells[(values != 0) & (cells < self.grid_cells)]
         known = cells[np.isin(cells, self.learner.cells_in_use)]
         seen = (1 / np.sqrt(1 + VISITS * self.learner.visits(known))).sum()
         return float((seen + len(cells) - len(known)) / max(len(cells), 1))
 
     @property
-    def _grid_cells(self) -> int:
+    def grid_cells(self) -> int:
         """Cells of grids; those of the linear part follow."""
         return self.encoding.cells - self.encoding.linear_cells
 
     def mark_novelty(self, cells: npt.NDArray[np.int64]) -> None:
         """Write how new `cells`, which are in use, still are, for imagination to sum up."""
-        cells = cells[cells < self._grid_cells]
+        cells = cells[cells < self.grid_cells]
         visits = self.learner.visits(cells)
         novelty = 1 / (self.encoding.features * np.sqrt(1 + VISITS * visits))
         self.learner.table[cells, self.learner.outputs] = novelty
@@ -242,6 +248,11 @@ class OnlineWorldModel(ImaginingModel):
         """Whether transitions are kept, and not learned yet, to fix the scale of inputs."""
         return not self.inputs.scaling.frozen and not self.config.refit
 
+    @property
+    def gives_intervals(self) -> bool:
+        """Whether `predict` and `rollout` can give bounds: errors were counted."""
+        return self.errors is not None and self.errors.scored > 0
+
     def residual(self) -> npt.NDArray[np.float64]:
         """``G = B - A W - r W`` of every cell ``[D, S]``, from the statistics, in float64.
 
@@ -266,6 +277,78 @@ class OnlineWorldModel(ImaginingModel):
         observations, actions, states, single = self._checked_inputs(obs, action, memory)
         cells, values = self.encoding(self.inputs.assemble(observations, actions, states))
         return (cells[0], values[0]) if single else (cells, values)
+
+    @overload
+    def predict(
+        self, obs: object, action: object, memory: object = None, interval: None = None
+    ) -> FloatArray: ...
+
+    @overload
+    def predict(
+        self, obs: object, action: object, memory: object = None, *, interval: float
+    ) -> Interval: ...
+
+    def predict(
+        self, obs: object, action: object, memory: object = None, interval: float | None = None
+    ) -> FloatArray | Interval:
+        """Next observations ``[N, S]`` of ``obs[N, S]`` and ``action[N, A]``, or one ``[S]``.
+
+        Parameters
+        ----------
+        obs, action, memory
+            As for `ImaginingModel.predict`.
+        interval
+            Share of next observations that bounds are to hold, such as 0.9; then the result is an
+            `Interval`. None predicts without bounds.
+        """
+        if interval is None:
+            return super().predict(obs, action, memory)
+        share, record = checked_share(interval), self._error_record()
+        observations, actions, states, single = self._checked_inputs(obs, action, memory)
+        plans = actions[:, None, :]
+        imagined = self._imagine(observations, plans, states)
+        found = record.bounds(self, imagined, plans, states, share)
+        return Interval(*(part[0, 1] if single else part[:, 1] for part in found))
+
+    @overload
+    def rollout(
+        self, obs: object, actions: object, memory: object = None, interval: None = None
+    ) -> FloatArray: ...
+
+    @overload
+    def rollout(
+        self, obs: object, actions: object, memory: object = None, *, interval: float
+    ) -> Interval: ...
+
+    def rollout(
+        self, obs: object, actions: object, memory: object = None, interval: float | None = None
+    ) -> FloatArray | Interval:
+        """Imagined states ``[N, H + 1, S]`` along ``actions[N, H, A]``, from ``obs``.
+
+        Parameters
+        ----------
+        obs, actions, memory
+            As for `ImaginingModel.rollout`.
+        interval
+            Share of the states that bounds are to hold, of each number and step by itself; then
+            the result is an `Interval`, whose first states have no width. None gives the states
+            alone.
+        """
+        if interval is None:
+            return super().rollout(obs, actions, memory)
+        share, record = checked_share(interval), self._error_record()
+        observations, plans, states = self._checked_plans(obs, actions, memory)
+        imagined = self._imagine(observations, plans, states)
+        return record.bounds(self, imagined, plans, states, share)
+
+    def _error_record(self) -> ErrorRecord:
+        """Return what is known of the model's errors, or say why nothing is."""
+        if self.errors is None:
+            raise NotReadyError(
+                "the model was made without intervals; make it with intervals=True, and let it "
+                "learn"
+            )
+        return self.errors
 
     def _run(self, trajectories: Trajectories, memory: MemoryTables) -> None:
         scaling = self.inputs.scaling
@@ -374,6 +457,8 @@ class OnlineWorldModel(ImaginingModel):
         """Let what was learned with the new scale replace what the model has."""
         self.inputs.scaling.take(relearning.centre, relearning.multiplier)
         self.learner, self.relearning = relearning.learner, None
+        if self.errors is not None:
+            self.errors.forget_places()
         if self.novelty:
             self.clear_novelty()
             self.mark_novelty(self.learner.cells_in_use)
@@ -409,7 +494,11 @@ class OnlineWorldModel(ImaginingModel):
         opened = self.encoding.opened(values)
         self._count_changes(targets)
         weighted, weighted_targets = self._weighted(values, targets)
+        if self.errors is not None:
+            self.errors.before(self, cells[opened], values[opened])
         self.learner.learn(cells[opened], weighted[opened], weighted_targets[0])
+        if self.errors is not None:
+            self.errors.after(self, (obs, action, next_obs, memory))
         if self.novelty:
             self.mark_novelty(cells[opened])
         if self.config.solve_every and self.steps % self.config.solve_every == 0:

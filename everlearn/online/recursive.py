@@ -56,6 +56,8 @@ class RecursiveLearner:
         Samples learned from.
     used
         Cells that some sample has activated.
+    unknown_before
+        `variance` of the last sample before it was learned.
     """
 
     ARRAYS = ("cells", "inverse", "changes", "visits", "weights")
@@ -83,6 +85,7 @@ class RecursiveLearner:
         self.inverse = reserve(cells, cells, self.dtype)
         self.changes: FloatArray = np.zeros((kernels.DELAY, cells), self.dtype)
         self.samples = 0
+        self.unknown_before = 0.0
         self.used = 0
         self._kept_changes = 0
         self._position_of: Cells = np.full(cells, -1, np.int64)
@@ -94,6 +97,11 @@ class RecursiveLearner:
     def cells_in_use(self) -> Cells:
         """Cells in the order in which they were first activated."""
         return self._cells[: self.used]
+
+    def knows(self, cells: Cells) -> npt.NDArray[np.bool_]:
+        """Say of each cell whether some sample has activated it."""
+        known: npt.NDArray[np.bool_] = self._position_of[cells] >= 0
+        return known
 
     def visits(self, cells: Cells) -> Doubles:
         """Sum of the squared values that `cells` were activated with, the diagonal of ``A``."""
@@ -143,6 +151,7 @@ class RecursiveLearner:
             self._kept_changes = 0
         self._visits[cells] += values.astype(np.float64) ** 2
         self.samples += 1
+        self.unknown_before = growth - 1
 
     def add(self, cells: Cells, values: FloatArray, targets: Doubles) -> None:
         """Take in samples ``[N, K]``, one after the other."""

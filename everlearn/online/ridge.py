@@ -323,6 +323,11 @@ class RidgeLearner:
         """Updates that float32 could not solve and float64 did."""
         return self.solver.fallbacks
 
+    def knows(self, cells: Cells) -> npt.NDArray[np.bool_]:
+        """Say of each cell whether some sample has activated it."""
+        known: npt.NDArray[np.bool_] = self.statistics.position_of[cells] >= 0
+        return known
+
     def visits(self, cells: Cells) -> FloatArray:
         """Sum of the squared values that `cells`, which are in use, were activated with."""
         return self.statistics.diagonal(self.statistics.position_of[cells])

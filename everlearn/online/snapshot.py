@@ -11,7 +11,10 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from everlearn.interfaces import State
-from everlearn.online.relearning import PREFIX, Relearning
+from everlearn.online import interval_state, relearning
+from everlearn.online.interval_state import check_record, record_state, restore_record
+from everlearn.online.intervals import ErrorRecord
+from everlearn.online.relearning import Relearning
 from everlearn.support.archive import check_arrays, load_archive, part_of
 from everlearn.support.errors import InvalidInputError
 from everlearn.support.files import reading
@@ -56,6 +59,10 @@ def model_state(
     if model.relearning is not None and kept:
         relearned = model.relearning.state()
         arrays |= relearned[0]
+    intervals: dict[str, Any] | None = None
+    if model.errors is not None:
+        kept_errors, intervals = record_state(model.errors, learning=learner is None)
+        arrays |= kept_errors
     for i, (name, width) in enumerate(zip(PENDING, _widths(model), strict=True)):
         parts = [transitions[i] for transitions in model.pending] if kept else []
         arrays[f"pending/{name}"] = np.concatenate(parts) if parts else np.zeros((0, width))
@@ -71,6 +78,7 @@ def model_state(
         "frozen": model.inputs.scaling.frozen or not kept,
         "changes_seen": model.changes_seen,
         "relearned": relearned[1] or None,
+        "intervals": intervals,
         **counts,
     }
     return arrays, meta
@@ -88,8 +96,13 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
                 f"the state was saved with {name}={meta.get(name)}, this model has {value}; make a "
                 "model with the same"
             )
-    _check_arrays(model, arrays)
-    relearning = _relearning(model, arrays, meta.get("relearned"))
+    parts = (interval_state.PREFIX, relearning.PREFIX)  # checked by those who read them
+    _check_arrays(model, {n: a for n, a in arrays.items() if not n.startswith(parts)})
+    again = _relearning(model, arrays, meta.get("relearned"))
+    # Files from before there were intervals, or of models without, do without.
+    errors = None if model.errors is None else ErrorRecord(model)
+    if errors is not None and meta.get("intervals") is not None:
+        check_record(errors, arrays, meta["intervals"], model)
     model.learner.restore(
         {name: array for name, array in arrays.items() if name in model.learner.ARRAYS}, meta
     )
@@ -101,12 +114,15 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
     if model.novelty:
         model.clear_novelty()
         model.mark_novelty(arrays["cells"])
+    if errors is not None and meta.get("intervals") is not None:
+        restore_record(errors, arrays, meta["intervals"], model)
+    model.errors = errors
     model.seen_low, model.seen_high = arrays.get("seen", _nothing_seen(model)).copy()
     model.set_limits()
     model.change_squares = np.zeros(model.inputs.read)
     model.change_squares[:] = arrays.get("change_squares", 0.0)
     model.changes_seen = meta.get("changes_seen", 0)
-    model.relearning = relearning
+    model.relearning = again
     kept = [arrays[f"pending/{name}"].copy() for name in PENDING]
     model.pending = [(kept[0], kept[1], kept[2], kept[3])] if len(kept[0]) else []
 
@@ -114,7 +130,7 @@ def restore_model(model: OnlineWorldModel, arrays: Arrays, meta: dict[str, Any])
 def _relearning(model: OnlineWorldModel, arrays: Arrays, facts: Any) -> Relearning | None:
     """Return what was learning again with another scale, if anything was."""
     if not isinstance(facts, dict):
-        if facts is not None or part_of(arrays, PREFIX):
+        if facts is not None or part_of(arrays, relearning.PREFIX):
             raise InvalidInputError(f"what a state learned again is {facts!r}; expected facts")
         return None
     kept = len(arrays["pending/obs"])
@@ -180,11 +196,7 @@ def _check_arrays(model: OnlineWorldModel, arrays: Arrays) -> None:
         f"pending/{name}": ("f", (kept, width))
         for name, width in zip(PENDING, _widths(model), strict=True)
     }
-    others = {
-        name: array
-        for name, array in arrays.items()
-        if name not in model.learner.ARRAYS and not name.startswith(PREFIX)
-    }
+    others = {name: array for name, array in arrays.items() if name not in model.learner.ARRAYS}
     check_arrays(others, expected)
     for name in ("projection", "centre", "multiplier", *late):
         if name != "seen" and not np.isfinite(arrays.get(name, np.zeros(0))).all():

@@ -18,6 +18,7 @@ from everlearn.runs import schedule
 from everlearn.runs.config import RunConfig
 from everlearn.runs.endless import begin_any, beginning
 from everlearn.runs.evaluators import EvaluatorLostError, Evaluators, Outcomes, Unit
+from everlearn.runs.metrics_file import COVERAGE_SHARES, COVERAGE_STEPS, coverage_name
 from everlearn.support.errors import InvalidInputError
 from everlearn.world_model.memory import states_along
 from everlearn.worlds import Environments, world_named
@@ -208,7 +209,10 @@ class Evaluator:
         return Outcome(score, getattr(copy, "bursts", None))
 
     def model_lines(self, agent: Any, tasks: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-        """Error of the agent's world model on the fixed set of each task, if there are such."""
+        """Give what the agent's model predicts of the fixed set of each task, if there are such.
+
+        Its error and, for a model that gives bounds, the share of the truths within them.
+        """
         model, count = getattr(agent, "model", None), self.config.evaluation.heldout
         heldout_episodes = getattr(self.world, "heldout_episodes", None)
         if heldout_episodes is None or not hasattr(model, "rollout") or not count:
@@ -221,13 +225,21 @@ class Evaluator:
             fixed = self._heldout[task]
             if not fixed:
                 continue
-            yield {
+            predicting = model_for(task)
+            line = {
                 "task": task,
-                "error_one_step": model_error(model_for(task), fixed, 1),
-                f"error_{HORIZON}_steps": model_error(model_for(task), fixed),
+                "error_one_step": model_error(predicting, fixed, 1),
+                f"error_{HORIZON}_steps": model_error(predicting, fixed),
                 "transitions": sum(len(actions) for _, actions in fixed),
                 "utilization": getattr(model, "utilization", None),
             }
+            if getattr(predicting, "gives_intervals", False):
+                line |= {
+                    coverage_name(share, steps): model_coverage(predicting, fixed, share, steps)
+                    for steps in COVERAGE_STEPS
+                    for share in COVERAGE_SHARES
+                }
+            yield line
 
     def close(self) -> None:
         """Free the environments and end the other processes."""
@@ -249,6 +261,45 @@ def model_error(model: Any, episodes: Episodes, horizon: int = HORIZON) -> float
     observation, in their own units. A model's memory is at each window what it would be had the
     agent lived through the episode; the imagination starts from the true state.
     """
+    windows = _windows(model, episodes, horizon)
+    if windows is None:
+        return None
+    states = model.rollout(windows.starts, windows.plans, memory=windows.memories)
+    wrong = np.asarray(states[:, -1], dtype=np.float64) - windows.ends
+    return float(np.mean(wrong**2))
+
+
+def model_coverage(
+    model: Any, episodes: Episodes, share: float, horizon: int = HORIZON
+) -> float | None:
+    """Share of the states `horizon` steps ahead that lie within bounds meant to hold `share`.
+
+    Over the windows of `model_error` and the numbers of an observation, without those whose bounds
+    are equal: what rests is predicted to the bit, and would only flatter. None if none is left.
+    """
+    windows = _windows(model, episodes, horizon)
+    if windows is None:
+        return None
+    found = model.rollout(windows.starts, windows.plans, memory=windows.memories, interval=share)
+    low, high = found.low[:, -1], found.high[:, -1]
+    ends = windows.ends.astype(low.dtype)
+    open_bounds = high > low
+    if not open_bounds.any():
+        return None
+    return float(np.mean(((low <= ends) & (ends <= high))[open_bounds]))
+
+
+class _Windows(NamedTuple):
+    """All parts of episodes that are so many steps long."""
+
+    starts: FloatArray
+    plans: FloatArray
+    ends: FloatArray
+    memories: FloatArray | None
+
+
+def _windows(model: Any, episodes: Episodes, horizon: int) -> _Windows | None:
+    """Return the windows of `horizon` steps, or None if no episode is as long."""
     memory = getattr(model, "memory", None)
     if memory is not None and memory.size == 0:
         memory = None
@@ -265,11 +316,12 @@ def model_error(model: Any, episodes: Episodes, horizon: int = HORIZON) -> float
             memories.append(states_along(memory, observations, actions)[:windows])
     if not starts:
         return None
-    states_before = np.concatenate(memories) if memories else None
-    actions = np.ascontiguousarray(np.concatenate(plans).transpose(0, 2, 1))
-    states = model.rollout(np.concatenate(starts), actions, memory=states_before)
-    wrong = np.asarray(states[:, -1], dtype=np.float64) - np.concatenate(ends)
-    return float(np.mean(wrong**2))
+    return _Windows(
+        np.concatenate(starts),
+        np.ascontiguousarray(np.concatenate(plans).transpose(0, 2, 1)),
+        np.concatenate(ends),
+        np.concatenate(memories) if memories else None,
+    )
 
 
 def solved(world: World, task: str, episode: Episode) -> bool | None:

@@ -32,6 +32,12 @@ CHECKPOINTS, TRANSITIONS, EVENTS = "checkpoints", "transitions", "tensorboard"
 SINGLE = "single"
 """Folder below a run with the runs of each task alone, which may be there before it."""
 
+COVERAGE_SHARES = (0.5, 0.8, 0.9, 0.95)
+"""Shares that bounds of predictions are meant to hold, where it is measured what they hold."""
+
+COVERAGE_STEPS = (1, 15)
+"""Steps ahead at which that is measured."""
+
 _SNAPSHOT = re.compile(r"[0-9]{6,12}-(?:1-trained|2-evaluated)")
 
 Notify = Callable[[str], None]
@@ -319,6 +325,12 @@ def read_lines(path: Path, notify: Notify | None = None) -> tuple[list[Line], li
     if notify is not None and exists(path) and path.stat().st_size > (ends[-1] if ends else 0):
         notify(f"line {len(lines) + 1} of {path.name} was cut short by a crash and is dropped")
     return lines, ends
+
+
+def coverage_name(share: float, steps: int) -> str:
+    """Name in ``model`` lines of what bounds hold that are meant to hold `share`, steps ahead."""
+    ahead = "one_step" if steps == 1 else f"{steps}_steps"
+    return f"coverage_{round(100 * share)}_{ahead}"
 
 
 def snapshot_names(folder: Path) -> list[str]:

@@ -116,6 +116,12 @@ class ImaginingModel(ABC):
         ``obs`` is one observation ``[S]`` for all candidates or ``[N, S]``; `memory` likewise,
         or None to start it anew from `obs`.
         """
+        return self._imagine(*self._checked_plans(obs, actions, memory))
+
+    def _checked_plans(
+        self, obs: object, actions: object, memory: object
+    ) -> tuple[Batch, Batch, Batch]:
+        """Observations and memory states, one for each of the plans ``[N, H, A]``."""
         plans = self.inputs.check_action(actions, "actions", (3,))
         observations = self.inputs.check_observation(obs, "obs")
         if observations.ndim == 2 and len(observations) != len(plans):
@@ -123,8 +129,7 @@ class ImaginingModel(ABC):
                 f"obs must be one observation or {len(plans)}; got {len(observations)} of them"
             )
         observations = np.broadcast_to(observations, (len(plans), self.inputs.observations))
-        states = self.inputs.check_memory(memory, observations)
-        return self._imagine(observations, plans, states)
+        return observations, plans, self.inputs.check_memory(memory, observations)
 
     def rollout_unchecked(
         self, obs: FloatArray, actions: FloatArray, memory: FloatArray | None = None

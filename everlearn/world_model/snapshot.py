@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-LIVE_SETTINGS = ("max_memory_gb",)
+LIVE_SETTINGS = ("max_memory_gb", "intervals")
 """Settings that a restored model may have otherwise than the saved one."""
 
 

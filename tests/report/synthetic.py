@@ -146,6 +146,11 @@ def write_run(
                 line |= {"error_15_steps": 20 * error, "transitions": 1000}
                 if config.agent.startswith("oa"):
                     line["utilization"] = 1 - 0.7 * 0.5 ** (2 * done / config.episodes)
+                    # Too narrow, more so ahead; wider as the run goes on.
+                    for share in (50, 80, 90, 95):
+                        one = (share / 100) ** (1.5 - 0.4 * done / config.episodes)
+                        line[f"coverage_{share}_one_step"] = one
+                        line[f"coverage_{share}_15_steps"] = one**1.2
                 lines.append(line)
         evaluate_unseen(done)
     folder.mkdir(parents=True, exist_ok=True)

@@ -83,3 +83,29 @@ def test_methods_that_differ_never_share_colour_and_marker(tmp_path: Path):
     styles = read_report([tmp_path]).studies[0].study.styles
     assert len(styles) == 40
     assert len({(style.color, style.marker) for style in styles.values()}) == 40
+
+
+def test_calibration_is_drawn_where_coverage_was_measured(drawings: dict[str, Drawing]):
+    drawing = drawings["calibration"]
+    assert {row["method"] for row in drawing.rows} == {"oa"}, "others give no bounds"
+    tasks = {row["task"] for row in drawing.rows}
+    assert len(drawing.rows) == len(tasks) * 2 * 4
+    for row in drawing.rows:
+        one = row["meant"] ** 1.1  # at the end of a run, not before
+        expected = one if row["steps"] == 1 else one**1.2
+        assert row["covered"] == pytest.approx(expected)
+        assert row["seeds"] == 2
+    panels = [axes for axes in drawing.figure.axes if axes.get_title()]
+    assert {axes.get_title() for axes in panels} == tasks
+    assert panels[0].get_ylabel() == "truths within bounds"
+    (legend,) = drawing.figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["oa, one step ahead (2 seeds)", "oa, 15 steps ahead (2 seeds)"]
+    for container in panels[0].containers:
+        shares = container.lines[0].get_xdata()
+        assert list(shares) == [0.5, 0.8, 0.9, 0.95]
+
+
+def test_no_calibration_is_drawn_without_coverage(tmp_path: Path):
+    write_sweep(tmp_path, ("mlp-coreset",), (100, 101))
+    assert "calibration" not in drawn_from(tmp_path)

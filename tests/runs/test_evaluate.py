@@ -7,8 +7,9 @@ import pytest
 
 from everlearn.agents import make_agent
 from everlearn.continual_bench.env import ContinualBenchEnv
+from everlearn.online.intervals import Interval
 from everlearn.planning.episode import run_episode
-from everlearn.runs.evaluate import Evaluator, model_error
+from everlearn.runs.evaluate import Evaluator, model_coverage, model_error
 from everlearn.runs.loop import execute
 from everlearn.runs.presets import preset_config
 from everlearn.runs.reload import evaluate_run, evaluate_variants
@@ -194,3 +195,52 @@ def test_starts_are_spread_in_evaluation_as_the_preset_says(preset, starts, monk
         evaluator.episode(agent, TASK, 0, episode)
     evaluator.close()
     assert len(seen) == starts
+
+
+class Bounded:
+    """A model that predicts no change, with bounds of one from there on; the last number rests."""
+
+    memory = None
+
+    def rollout(self, obs, actions, memory=None, interval=None):
+        states = np.repeat(obs[:, None], actions.shape[1] + 1, axis=1)
+        width = np.where(np.arange(obs.shape[1]) < obs.shape[1] - 1, 1.0, 0.0)
+        return Interval(states, states - width, states + width)
+
+
+def test_coverage_counts_what_lies_within_bounds_that_are_open():
+    # One step ahead the first number moves by 0.6, 0.6, 1.4; two steps ahead by 1.2 and 2.0.
+    observations = np.array([[0, 0], [0.6, 0], [1.2, 0], [2.6, 0]], float)
+    episodes = [(observations, np.zeros((3, 1)))]
+    assert model_coverage(Bounded(), episodes, 0.9, 1) == pytest.approx(2 / 3)
+    assert model_coverage(Bounded(), episodes, 0.9, 2) == 0
+    assert model_coverage(Bounded(), episodes, 0.9, 4) is None, "no episode is as long"
+    at_rest = [(observations[:, 1:], np.zeros((3, 1)))]
+    assert model_coverage(Bounded(), at_rest, 0.9, 1) is None
+
+
+def test_model_lines_say_what_bounds_hold_if_the_model_gives_any():
+    world = world_named("continual-bench")
+    config = preset_config("smoke", "oa", {"model.features": 10})
+    for intervals in (True, False):
+        options = SMALL["oa"] | {"model.intervals": intervals}
+        agent = make_agent("oa", world.make(TASK), 0, **options)
+        evaluator = Evaluator(config)
+        for observations, actions in world.heldout_episodes(TASK, 100):
+            for i, action in enumerate(actions):
+                agent.model.learn(observations[i], np.clip(action, -1, 1), observations[i + 1])
+        (line,) = evaluator.model_lines(agent, (TASK,))
+        evaluator.close()
+        covered = {name: value for name, value in line.items() if name.startswith("coverage_")}
+        if not intervals:
+            assert not covered
+            continue
+        assert set(covered) == {
+            f"coverage_{share}_{ahead}"
+            for share in (50, 80, 90, 95)
+            for ahead in ("one_step", "15_steps")
+        }
+        for ahead in ("one_step", "15_steps"):
+            rising = [covered[f"coverage_{share}_{ahead}"] for share in (50, 80, 90, 95)]
+            assert rising == sorted(rising)
+            assert 0 <= rising[0] < rising[-1] <= 1
