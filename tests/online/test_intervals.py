@@ -188,6 +188,14 @@ def test_recent_errors_weigh_more() -> None:
     assert (half > 0.5 * 0.01 * NORMAL[0.9]).all()
 
 
+def test_where_no_path_is_long_enough_bounds_still_grow() -> None:
+    model = taught(noisy(600, 0), clip=False)  # no transition goes on from another
+    found = model.rollout(np.zeros(3), np.zeros((1, 15, 2)), interval=0.9)
+    width = (found.high - found.low)[0, :, :2]
+    assert (width[1] > 0).all()
+    assert (width[15] > 2 * width[1]).all()
+
+
 def test_scores_that_are_no_numbers_count_as_largest() -> None:
     counts = np.zeros((2, 1, BINS), np.float32)
     odd = np.array([[np.nan], [np.inf], [1.0], [1.0], [1e300], [0.0]])
