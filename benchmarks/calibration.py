@@ -30,6 +30,7 @@ from everlearn.runs.evaluate import HORIZON, Episodes
 from everlearn.world_model.memory import states_along
 from everlearn.worlds import world_named
 
+COUNTING = {"model.intervals": True}
 SHARES = (0.5, 0.8, 0.9, 0.95)
 NOISE = 0.3
 """Standard deviation of the noise on a script's actions."""
@@ -52,7 +53,7 @@ def learned(
     for number, task in enumerate(world.tasks):
         env = world.make(task)
         if agent is None:
-            agent = make_agent(agent_name, env, seed)
+            agent = make_agent(agent_name, env, seed, **COUNTING)
         agent.begin_task(task, world.objective(task))
         if stream is not None and number == 0:
             _record(agent.model, stream)
@@ -64,7 +65,7 @@ def learned(
 
 def taught_by_scripts(agent_name: str, seed: int, episodes: int) -> Any:
     """Return an agent whose model has learned episodes that the scripts of the tasks played."""
-    agent: Any = make_agent(agent_name, ContinualBenchEnv(), seed)
+    agent: Any = make_agent(agent_name, ContinualBenchEnv(), seed, **COUNTING)
     for task in PAPER_TASKS:
         for observations, actions in scripted(task, episodes, 1000 * seed):
             memory = states_along(agent.model.memory, observations, actions)

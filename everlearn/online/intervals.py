@@ -420,6 +420,10 @@ class ErrorRecord:
         part = 1 - (above - wanted) / np.maximum(inside, 1e-12)
         octaves = kernels.LEAST + (place - 1 + np.clip(part, 0.0, 1.0)) / kernels.OCTAVE
         found: Doubles = np.where(place == 0, 0.0, 2.0**octaves)[..., 0]
+        # Nothing may be known so far ahead, as in short episodes: then as of fewer steps.
+        for number in range(1, len(HORIZONS)):
+            if not self.everywhere[number].any():
+                found[:, number] = found[:, number - 1]
         return found
 
 

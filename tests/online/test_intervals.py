@@ -13,18 +13,15 @@ from everlearn.online import OnlineWorldModel
 from everlearn.online.intervals import BLOCK, Interval, unknown
 from everlearn.online.kernels.intervals import BINS, count_scores
 from everlearn.support.errors import InvalidInputError, NotReadyError
-from tests.online.worlds import (
-    ACTIONS,
-    OBSERVATIONS,
-    Array,
-    memories,
-    small_model,
-    states_equal,
-    walk,
-)
+from tests.online import worlds
+from tests.online.worlds import ACTIONS, OBSERVATIONS, Array, memories, states_equal, walk
 
 NORMAL = {0.5: 0.6745, 0.8: 1.2816, 0.9: 1.6449, 0.95: 1.96}
 """Half the width of an interval of a normal distribution, in standard deviations."""
+
+
+def small_model(**options: Any) -> OnlineWorldModel:
+    return worlds.small_model(**({"intervals": True} | options))
 
 
 def taught(transitions: list[tuple[Array, ...]], **options: Any) -> OnlineWorldModel:
@@ -191,6 +188,14 @@ def test_recent_errors_weigh_more() -> None:
     assert (half > 0.5 * 0.01 * NORMAL[0.9]).all()
 
 
+def test_where_no_path_is_long_enough_bounds_still_grow() -> None:
+    model = taught(noisy(600, 0), clip=False)  # no transition goes on from another
+    found = model.rollout(np.zeros(3), np.zeros((1, 15, 2)), interval=0.9)
+    width = (found.high - found.low)[0, :, :2]
+    assert (width[1] > 0).all()
+    assert (width[15] > 2 * width[1]).all()
+
+
 def test_scores_that_are_no_numbers_count_as_largest() -> None:
     counts = np.zeros((2, 1, BINS), np.float32)
     odd = np.array([[np.nan], [np.inf], [1.0], [1.0], [1e300], [0.0]])
@@ -230,6 +235,7 @@ def test_files_from_before_there_were_intervals_load() -> None:
     arrays, meta = model.state()
     arrays = {name: part for name, part in arrays.items() if not name.startswith("intervals/")}
     del meta["intervals"], meta["config"]["intervals"]
+    assert worlds.small_model().config.intervals is False, "what such a file stands for"
     old = small_model()
     old.restore(arrays, meta)
     obs, action, _, _ = stacked(transitions)
@@ -306,7 +312,9 @@ def test_a_model_that_forgets_gives_intervals(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("options", [{"refit": 512}, {"warm_up": 40}])
 def test_scales_that_are_fitted_go_with_intervals(options: dict[str, Any]) -> None:
     space = spaces.Box(-np.inf, np.inf, (3,), np.float64)
-    model = OnlineWorldModel(space, ACTIONS, features=9, bins=5, threads=1, **options)
+    model = OnlineWorldModel(
+        space, ACTIONS, features=9, bins=5, threads=1, intervals=True, **options
+    )
     for number, (obs, action, after, _) in enumerate(walk(4000)):
         scale = 1 if number < 100 else 20  # so that the scale must be fitted again
         model.learn(scale * obs, action, scale * after)
@@ -318,7 +326,15 @@ def test_scales_that_are_fitted_go_with_intervals(options: dict[str, Any]) -> No
 def test_what_is_not_read_has_bounds_and_novelty_has_none() -> None:
     space = spaces.Box(-1, 1, (5,), np.float64)
     model = OnlineWorldModel(
-        space, ACTIONS, features=9, bins=5, threads=1, unread=2, novelty=True, ridge=0.05
+        space,
+        ACTIONS,
+        features=9,
+        bins=5,
+        threads=1,
+        unread=2,
+        novelty=True,
+        ridge=0.05,
+        intervals=True,
     )
     rng = np.random.default_rng(0)
     for obs, action, after, _ in walk(3000):
