@@ -25,11 +25,12 @@ def structure_table(study: Study) -> Table | None:
     headings = ("method", "object", "began to move", "touched by", "where", "spread", "of usual")
     note = (
         "Counted by the agent from its own transitions; nothing is declared. An object: entries of "
-        "the observation that lie still most of the time and move together. Began to move: after a rest. "
-        "Touched by: an entry that moves freely and whose value, or distance from an entry of the "
-        "object, is nearly the same whenever the object begins to move. Where: the median. Spread: "
-        "half the width of the middle two thirds. Of usual: that as a share of the spread over all "
-        f"steps. At most {MOST_OBJECTS} objects of a run, and {MOST_TOUCHES} touches of each."
+        "the observation that lie still most of the time and move together. Began to move: after a "
+        "rest. Touched by: an entry that moves freely and whose value, or distance from an entry "
+        "of the object, is nearly the same whenever the object begins to move. Where: the median. "
+        "Spread: half the width of the middle two thirds. Of usual: that as a share of the spread "
+        f"over all steps. At most {MOST_OBJECTS} objects of a run, and {MOST_TOUCHES} touches of "
+        "each."
     )
     return Table("structure", "What the agent found", headings, tuple(rows), note)
 

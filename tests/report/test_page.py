@@ -13,6 +13,7 @@ import pytest
 from everlearn.report import read_report, write_report
 from everlearn.report.build import find_videos
 from everlearn.report.page import LARGEST_VIDEO, page
+from everlearn.report.pictures import find_strips
 from everlearn.report.videos import make_videos
 from everlearn.runs.loop import execute
 from everlearn.support.errors import MissingExtraError
@@ -306,16 +307,20 @@ def test_runs_with_snapshots_are_filmed_before_and_after(tmp_path: Path):
     except MissingExtraError as error:  # no renderer, or no encoder
         pytest.skip(str(error))
     assert folders == [tmp_path / "out" / "videos" / "oa"]
-    assert sorted(file.name for file in folders[0].iterdir()) == [
+    assert sorted(file.name for file in folders[0].glob("*.mp4")) == [
         f"{task}-{when}.mp4"
         for task in ("button-press", "window-close")
         for when in ("after", "before")
     ]
-    assert len(said) == 4
+    strips = find_strips(folders, study.protocol.names)
+    assert [(strip.task, strip.words) for strip in strips] == [
+        (task, "not solved in 4 steps") for task in ("window-close", "button-press")
+    ]
+    assert len(said) == 6
     found = find_videos(folders, study.protocol.names)
     assert page(report, [[]], [found]).count("data:video/mp4;base64,") == 4
     make_videos(study, tmp_path / "out", said.append)
-    assert len(said) == 4, "what is there is not filmed again"
+    assert len(said) == 6, "what is there is not filmed again"
 
 
 def test_runs_without_snapshots_cannot_be_filmed(tmp_path: Path):
