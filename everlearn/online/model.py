@@ -441,7 +441,7 @@ class OnlineWorldModel(ImaginingModel):
 
     def _catch_up(self, relearning: Relearning) -> None:
         """Learn some kept transitions with the new scale; after the last it is the model's."""
-        part = slice(relearning.done, relearning.done + relearning.quota)
+        part = slice(relearning.done, relearning.done + relearning.quota(self.learner.used))
         obs, action, next_obs, memory = self._kept()
         with relearning.scaling(self.inputs.scaling):
             samples = self._samples(obs[part], action[part], next_obs[part], memory[part])

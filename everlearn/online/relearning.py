@@ -54,10 +54,12 @@ class Relearning:
         self.learner, self.centre, self.multiplier = learner, centre, multiplier
         self.done = 0
 
-    @property
-    def quota(self) -> int:
-        """Transitions to take in now: many while few cells are in use, and then fewer."""
-        return max(int(WORK / max(self.learner.used, 1) ** 2), LEAST)
+    def quota(self, cells: int) -> int:
+        """Transitions to take in now, where the other learner uses so many cells.
+
+        Many while few cells are in use, and then fewer.
+        """
+        return max(int(WORK / max(self.learner.used, cells, 1) ** 2), LEAST)
 
     @contextmanager
     def scaling(self, scaling: InputScaling) -> Iterator[None]:

@@ -125,6 +125,16 @@ def test_a_new_scale_waits_until_all_is_learned_with_it(monkeypatch: pytest.Monk
     np.testing.assert_allclose(model.weights, other.weights, atol=1e-6)
 
 
+def test_how_much_a_step_learns_again_depends_on_the_cells_in_use() -> None:
+    model = OnlineWorldModel(UNBOUNDED, ACTIONS, **SETTINGS)
+    one = relearning.Relearning(model.fresh_learner(), np.zeros(3), np.ones(3))
+    # A fresh learner uses none yet, and soon as many as the one that it replaces.
+    assert one.quota(2000) == int(relearning.WORK / 2000**2) == 5
+    assert one.quota(100_000) == relearning.LEAST
+    one.learner.admit(np.arange(200))
+    assert one.quota(10) == int(relearning.WORK / 200**2)
+
+
 def test_it_goes_on_in_the_middle_of_that_to_the_bit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
