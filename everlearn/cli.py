@@ -16,9 +16,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from everlearn.runs.config import RunConfig
-from everlearn.runs.listeners import Listener
 from everlearn.support.checks import sizes_that_fit
 from everlearn.support.command_line import UsageError, flattened, parse, positional, repeated
 from everlearn.support.errors import (
@@ -35,6 +35,9 @@ from everlearn.support.terminal import (
     silence_output,
     warn,
 )
+
+if TYPE_CHECKING:
+    from everlearn.runs.listeners import Listener
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +36,10 @@ from everlearn.runs.metrics_file import (
 )
 from everlearn.support.errors import DamagedFileError, EverlearnError, InvalidInputError
 from everlearn.support.files import check_folder, exists, read_record, reading
-from everlearn.support.structure import Structure
 from everlearn.support.terminal import printable
+
+if TYPE_CHECKING:
+    from everlearn.support.structure import Structure
 
 Floats = npt.NDArray[np.float64]
 Columns = dict[str, npt.NDArray[Any]]
@@ -407,6 +409,8 @@ def _structure(file: Path) -> Structure | None:
     """Read what the agent found about its world; None where the run does not say."""
     if not exists(file):
         return None
+    from everlearn.support.structure import Structure  # few runs have one
+
     with reading(file, "structure of a world"):
         try:
             return Structure.from_json(read_record(file))

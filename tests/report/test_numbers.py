@@ -382,6 +382,7 @@ def test_every_figure_has_its_files(written: Path):
         "utilization",
         "model-error-1",
         "model-error-15",
+        "calibration",
         "budget",
         "bins",
         "speed",
