@@ -18,12 +18,11 @@ One decision may be for several steps of the environment (repeat.py).
 
 from __future__ import annotations
 
-import inspect
 import threading
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -32,20 +31,22 @@ from gymnasium import spaces
 
 from everlearn.interfaces import EnvironmentFacts, FloatArray, Objective, Plan, Planner
 from everlearn.online.frozen import CANNOT_LEARN
+from everlearn.planning import agent_file
+from everlearn.planning.blueprint import BURSTS, Blueprint
 from everlearn.planning.config import ObjectiveConfig, PlanningAgentConfig
 from everlearn.planning.deadline import Deadline
 from everlearn.planning.escape import Escape
-from everlearn.planning.learned_reward import ENTRIES, LearnedReward, with_entries
+from everlearn.planning.learned_reward import ENTRIES, LearnedReward
 from everlearn.planning.presets import oa_config
 from everlearn.planning.repeat import RepeatedAction
 from everlearn.planning.structure import StructureCounter
-from everlearn.planning.value import EARNED, EXPLORING, ValuedObjective, ValueMap
-from everlearn.support.archive import check_arrays, load_archive, part_of, save_archive
+from everlearn.planning.value import EARNED, EXPLORING, ValuedObjective
+from everlearn.support.archive import load_archive, save_archive
 from everlearn.support.checks import as_numbers
 from everlearn.support.errors import InvalidInputError, NotReadyError, given
 from everlearn.support.files import reading
 from everlearn.support.pickling import reduced, shallow_copy
-from everlearn.support.settings import values_of, with_options
+from everlearn.support.settings import with_options
 from everlearn.support.structure import Structure
 from everlearn.support.threads import one_thread_at_a_time
 from everlearn.world_model.inputs import InputChecks
@@ -53,93 +54,6 @@ from everlearn.world_model.scaling import as_box
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-KIND, VERSION = "everlearn-planning-agent", 1
-EXPORT_KIND, EXPORT_VERSION = "everlearn-exported-agent", 1
-
-PLANS, BURSTS, BACKUPS = 1, 2, 3
-"""Keys of the generators of planner, escape and values; the model has the seed itself."""
-
-
-@dataclass(frozen=True)
-class Blueprint:
-    """What an agent is made of: enough to make its model anew, and to read its file."""
-
-    config: PlanningAgentConfig
-    observation_space: spaces.Box
-    action_space: spaces.Box
-    facts: EnvironmentFacts
-    seed: int
-    threads: int | None
-
-    def model(self, learns_reward: bool = False) -> Any:
-        """Make the world model, with entries for return and end if it is to learn the reward."""
-        config, space = self.config, self.observation_space
-        memory = config.memory.build(space, self.action_space, self.facts)
-        still = config.observation.still(space, self.facts)
-        extra: dict[str, Any] = {}
-        if learns_reward:
-            if "unread" not in inspect.signature(config.model.build).parameters:
-                raise InvalidInputError(
-                    f"a model of {type(config.model).__name__} cannot learn the reward and got "
-                    "no objective; pass the task's batched reward function"
-                )
-            novelty = self.novelty
-            extra = {"unread": ENTRIES + novelty, "novelty": novelty}
-            space = with_entries(space, ENTRIES + novelty)
-        return config.model.build(
-            space,
-            self.action_space,
-            seed=self.seed,
-            threads=self.threads,
-            memory=memory,
-            bodies=self.facts.bodies,
-            still=still,
-            **extra,
-        )
-
-    @property
-    def novelty(self) -> bool:
-        """Whether a model that learns the reward counts how new imagined steps are."""
-        return self.config.exploration.novelty > 0
-
-    def planner(self) -> Planner:
-        """Make the planner, with a random generator of its own."""
-        seed = np.random.SeedSequence(self.seed, spawn_key=(PLANS,))
-        planner: Planner = self.config.planner.build(self.action_space, seed)
-        return planner
-
-    def values(self, model: Any) -> ValueMap | None:
-        """Make the value function over states of `model`, if there is to be one."""
-        config = self.config
-        if not config.value.landmarks:
-            return None
-        for needed in ("inputs", "rollout_from"):
-            if not hasattr(model, needed):
-                raise InvalidInputError(
-                    f"a model of {type(config.model).__name__} has no {needed!r}, which a value "
-                    "function needs; set value.landmarks to 0"
-                )
-        discount = getattr(config.planner, "discount", None)
-        if discount is None:
-            return None  # a planner of one's own that does not count what comes after a plan
-        if not discount < 1:
-            raise InvalidInputError(
-                f"planner.discount is {discount}; a value function needs one below 1, or set "
-                "value.landmarks to 0"
-            )
-        seed = np.random.SeedSequence(self.seed, spawn_key=(BACKUPS,))
-        return ValueMap(model.inputs, self.action_space, config.value, discount, seed)
-
-    def escape(self) -> Escape:
-        """Make the escape; it moves what an environment says is commanded."""
-        position = self.facts.commanded_position
-        return Escape(
-            self.action_space,
-            self.config.escape,
-            None if position is None else position.action_indices,
-            np.random.SeedSequence(self.seed, spawn_key=(BURSTS,)),
-        )
 
 
 class PlanningAgent:
@@ -629,101 +543,19 @@ class PlanningAgent:
 
         The objective is a function and is not written.
         """
-        model_arrays, model_meta = self.model.state()
-        planner_arrays, planner_meta = self.planner.state()
-        arrays = {
-            **{f"model/{name}": array for name, array in model_arrays.items()},
-            **{f"planner/{name}": array for name, array in planner_arrays.items()},
-        }
-        if self._memory_state is not None:
-            arrays["agent/memory"] = np.asarray(self._memory_state)
-        value_arrays, value_meta = self._stored_values()
-        structure_arrays, structure_meta = self._stored_structure()
-        spaces_of, made_of = self._stored()
-        arrays |= {**value_arrays, **structure_arrays, **spaces_of}
-        meta = {
-            "model": model_meta,
-            "planner": planner_meta,
-            "agent": {
-                "steps": self.steps,
-                "episodes": self.episodes,
-                "learns_reward": self.learns_reward,
-                "rewards": self._rewards,
-                "repeated": self._repeated.state(),
-                "values": value_meta,
-                "structure": structure_meta,
-                "escape": None if self.escape is None else self.escape.state(),
-                **made_of,
-            },
-        }
-        save_archive(path, KIND, VERSION, arrays, meta)
-
-    def _new_counter(self) -> StructureCounter:
-        """Return what counts how the entries of observations move."""
-        return StructureCounter(self.observation_space.low, self.observation_space.high)
-
-    def _stored_structure(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        """Return arrays and facts of what was counted, or only what an exported agent knows."""
-        if self._exported_structure is not None:
-            return {}, {"found": self._exported_structure.to_json()}
-        arrays, meta = self._counter.state()
-        return {f"structure/{name}": array for name, array in arrays.items()}, meta
-
-    def _restored_structure(
-        self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any] | None
-    ) -> tuple[StructureCounter, Structure | None]:
-        """Return what `_stored_structure` returned; an older file has none and counts from 0."""
-        counter = self._new_counter()
-        if meta is None:
-            return counter, None
-        if "found" in meta:
-            return counter, Structure.from_json(meta["found"])
-        counter.restore(part_of(arrays, "structure/"), meta)
-        return counter, None
-
-    def _stored_values(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any] | None]:
-        """Return arrays and facts of the value function; none and None without one."""
-        if self.values is None:
-            return {}, None
-        arrays, meta = self.values.state()
-        return {f"values/{name}": array for name, array in arrays.items()}, meta
-
-    def _restored_values(
-        self, model: Any, arrays: dict[str, npt.NDArray[Any]], meta: Any
-    ) -> ValueMap | None:
-        """Return the value function over states of `model` with what `_stored_values` returned."""
-        values = None if meta is None or self.blueprint is None else self.blueprint.values(model)
-        if values is not None:
-            values.restore(part_of(arrays, "values/"), meta)
-        return values
+        save_archive(path, agent_file.KIND, agent_file.VERSION, *agent_file.agent_state(self))
 
     def export(self, path: str | Path) -> None:
         """Write what acting needs to `path`, atomically: a hundredth of what `save` writes.
 
         `OnlineAgent.from_export` makes an agent of it that acts and cannot learn.
         """
-        if self.blueprint is None:
-            raise InvalidInputError(
-                "an agent that was given a model and a planner cannot be exported; make it with "
-                "build or for_env"
-            )
-        if not hasattr(self.model, "exported_state"):
-            raise InvalidInputError(
-                f"a model of {type(self.model).__name__} has no weights to export; use save"
-            )
-        model_arrays, model_meta = self.model.exported_state()
-        arrays, made_of = self._stored()
-        value_arrays, value_meta = self._stored_values()
-        arrays |= {f"model/{name}": array for name, array in model_arrays.items()} | value_arrays
-        facts = {
-            "steps": self.steps,
-            "learns_reward": self.learns_reward,
-            "values": value_meta,
-            "structure": self.structure.to_json(),
-            **made_of,
-        }
-        meta = {"model": model_meta, "agent": facts}
-        save_archive(path, EXPORT_KIND, EXPORT_VERSION, arrays, meta)
+        state = agent_file.exported_state(self)
+        save_archive(path, agent_file.EXPORT_KIND, agent_file.EXPORT_VERSION, *state)
+
+    def _new_counter(self) -> StructureCounter:
+        """Return what counts how the entries of observations move."""
+        return StructureCounter(self.observation_space.low, self.observation_space.high)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what `save` writes, and the objective, which is a function of a module."""
@@ -734,9 +566,6 @@ class PlanningAgent:
             )
         make = partial(type(self)._from, self.blueprint, self._objective)
         return reduced(self, make, {"_learning": self._learning})
-
-    def _spaces(self) -> dict[str, spaces.Box]:
-        return {"observation_space": self.observation_space, "action_space": self.action_space}
 
     def load(self, path: str | Path) -> None:
         """Take over what `save` wrote; a damaged or foreign file changes nothing.
@@ -749,9 +578,9 @@ class PlanningAgent:
                 "an evaluation copy shares its model with the agent it came from and cannot "
                 "load; load into that agent"
             )
-        arrays, meta = load_archive(path, KIND, VERSION)
+        arrays, meta = load_archive(path, agent_file.KIND, agent_file.VERSION)
         with reading(path, "planning agent"):
-            self._restore(arrays, meta)
+            agent_file.restore_agent(self, arrays, meta)
 
     @classmethod
     def from_file(cls, path: str | Path, *, threads: int | None = None) -> Self:
@@ -760,81 +589,11 @@ class PlanningAgent:
         Call `begin_task(name, objective)` before it acts; that forgets the stored plan. Components
         of your own that it uses must be registered.
         """
-        arrays, meta = load_archive(path, KIND, VERSION)
+        arrays, meta = load_archive(path, agent_file.KIND, agent_file.VERSION)
         with reading(path, "planning agent"):
-            agent = cls._of_stored(arrays, meta["agent"], threads)
-            agent._restore(arrays, meta)
+            agent = cls._from(agent_file.stored_blueprint(arrays, meta["agent"], threads))
+            agent_file.restore_agent(agent, arrays, meta)
         return agent
-
-    @classmethod
-    def _of_stored(
-        cls, arrays: dict[str, npt.NDArray[Any]], stored: dict[str, Any], threads: int | None
-    ) -> Self:
-        """Make the agent whose settings and spaces a file says; it has learned nothing yet."""
-        if stored["config"] is None:
-            raise InvalidInputError(
-                "the agent was made from a model and a planner; make it the same way again "
-                "and load the file into it"
-            )
-        observations, actions = (
-            spaces.Box(low, arrays[f"{name}/high"], dtype=cast("Any", low.dtype))
-            for name in ("observation_space", "action_space")
-            for low in [arrays[f"{name}/low"]]
-        )
-        config = with_options(PlanningAgentConfig(), stored["config"])
-        facts = EnvironmentFacts.from_json(stored["facts"])
-        seed = int(stored["seed"])
-        return cls._from(Blueprint(config, observations, actions, facts, seed, threads))
-
-    def _stored(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        """Spaces and settings, as `_of_stored` reads them."""
-        arrays: dict[str, npt.NDArray[Any]] = {}
-        for name, space in self._spaces().items():
-            arrays |= {f"{name}/low": space.low, f"{name}/high": space.high}
-        made = self.blueprint
-        return arrays, {
-            "config": None if made is None else values_of(made.config),
-            "facts": None if made is None else made.facts.to_json(),
-            "seed": None if made is None else made.seed,
-        }
-
-    def _restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
-        # What can fail comes first, on copies; the model, which replaces itself or raises,
-        # is the last that may refuse.
-        stored = meta["agent"]
-        planner = self.planner.spawn(0)
-        planner.restore(part_of(arrays, "planner/"), meta["planner"])
-        steps, episodes = int(stored["steps"]), int(stored["episodes"])
-        escape = None if self.escape is None else self.escape.spawn(0)
-        if escape is not None:
-            escape.restore(stored["escape"])
-        learns_reward, model = bool(stored["learns_reward"]), self.model
-        if learns_reward != self.learns_reward and self.blueprint is not None:
-            model = self.blueprint.model(learns_reward)
-        repeated = RepeatedAction(self._repeated.times)
-        if "repeated" in stored:
-            entries = self._size + (model.inputs.unread if learns_reward else 0)
-            repeated.restore(stored["repeated"], entries, self.action_space.shape[0])
-        rewards = stored.get("rewards")
-        rewards = None if rewards is None else (float(rewards[0]), float(rewards[1]))
-        values = self._restored_values(model, arrays, stored.get("values"))
-        counter, found = self._restored_structure(arrays, stored.get("structure"))
-        state = arrays.get("agent/memory")
-        if state is not None:
-            check_arrays({"memory": state}, {"memory": ("f", (model.memory.size,))})
-        model.restore(part_of(arrays, "model/"), meta["model"])
-        # After the model, whose scale of the inputs places the landmarks; checked before it.
-        if values is not None:
-            values.restore(part_of(arrays, "values/"), stored["values"])
-        self.model, self.learns_reward, self.values = model, learns_reward, values
-        if self._objective is not None:
-            self._planned = self._maximised(self._objective)
-        self.planner, self.escape = planner, escape
-        self.steps, self.episodes = steps, episodes
-        self._repeated, self._rewards = repeated, rewards
-        self._counter, self._exported_structure = counter, found
-        self._memory_state = state
-        self.last_plan = None
 
 
 @dataclass(frozen=True)
@@ -896,24 +655,10 @@ class OnlineAgent(PlanningAgent):
         Call `begin_task(name, objective)` before it acts, and let an `evaluation_copy` act where
         transitions are observed as well, as in `run_episode`.
         """
-        arrays, meta = load_archive(path, EXPORT_KIND, EXPORT_VERSION)
+        arrays, meta = load_archive(path, agent_file.EXPORT_KIND, agent_file.EXPORT_VERSION)
         with reading(path, "exported agent"):
-            stored = meta["agent"]
-            steps = stored["steps"]
-            if type(steps) is not int or steps < 1:
-                raise InvalidInputError(f"an exported agent cannot have learned {steps!r} steps")
-            agent = cls._of_stored(arrays, stored, threads)
-            learns_reward = bool(stored["learns_reward"])
-            model = cast("Blueprint", agent.blueprint).model(learns_reward)
-            if not hasattr(model, "freeze"):
-                raise InvalidInputError(f"a {type(model).__name__} cannot have been exported")
-            model.freeze()
-            model.restore(part_of(arrays, "model/"), meta["model"])
-            values = agent._restored_values(model, arrays, stored.get("values"))
-            agent.model, agent.learns_reward, agent.steps = model, learns_reward, steps
-            agent.values = values
-            found = stored.get("structure")
-            agent._exported_structure = Structure() if found is None else Structure.from_json(found)
+            agent = cls._from(agent_file.stored_blueprint(arrays, meta["agent"], threads))
+            agent_file.restore_exported(agent, arrays, meta)
         return agent
 
 
