@@ -186,6 +186,8 @@ def test_evaluations_that_do_not_fit_the_config_are_refused(tmp_path: Path):
 def test_stored_runs_of_earlier_versions_are_read():
     runs, left_out = read_runs([ROOT / "results"])
     assert left_out == []
+    # Runs of version 0.1 do not say what their world is.
+    runs = [run for run in runs if '"world"' not in (run.folder / "config.json").read_text()]
     assert len(runs) > 60
     assert {run.config.world for run in runs} == {"continual-bench"}
     told = {run.config.agent: run.config.told for run in runs}
