@@ -2,6 +2,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LENGTH ?= 1
+# One more than processors: tests also wait, for children, pages and signals.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
 PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: run test lint docs dist speed torture audit bill system-packages clean clean-kernels
@@ -11,7 +13,7 @@ run: $(VENV)/.installed-core
 	@echo "(the commands are in $(BIN); activate it with: . $(BIN)/activate)"
 
 test: system-packages lint $(VENV)/.installed-deep
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -m "not torture"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not torture"
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check everlearn tests benchmarks tools

@@ -160,8 +160,8 @@ def test_a_hundred_pages_leave_no_thread_and_no_memory(browser: Browser) -> None
             f"const s = new WebSocket({json.dumps(page.url.replace('http', 'ws'))},"
             f"{json.dumps('viser-v' + viser.__version__)});"
             "s.onmessage = () => s.close();"
-            "s.onclose = () => { window.done += 1; one(n - 5); }; };"
-            f"for (let k = 0; k < 5; k += 1) one({times} - k);"
+            "s.onclose = () => { window.done += 1; one(n - 25); }; };"
+            f"for (let k = 0; k < 25; k += 1) one({times} - k);"
         )
         wait(lambda: browser.run("return window.done") == times, 200)
         wait(lambda: not websockets._client_state_from_id)
