@@ -37,7 +37,6 @@ from everlearn.world_model.base import ImaginingModel, Transitions
 from everlearn.world_model.inputs import Batch
 from everlearn.world_model.memory import Memory
 from everlearn.world_model.step_kernels import MemoryTables, Trajectories
-from everlearn.world_model.vectors import LANES, padded
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +46,15 @@ VISITS = 10.0
 CHUNK = 256
 """Transitions of a batch encoded at a time."""
 
-MAX_BLOCK = 96
+MAX_BLOCK = 112
 """Candidates imagined together: their inputs and outputs fit the nearest cache."""
+
+
+def block_size(candidates: int, threads: int) -> int:
+    """Candidates of a block: as many blocks for each thread, and all of nearly the same size."""
+    share = -(-max(candidates, 1) // threads)
+    blocks = -(-share // MAX_BLOCK)
+    return -(-share // blocks)
 
 
 class OnlineWorldModel(ImaginingModel):
@@ -354,14 +360,13 @@ class OnlineWorldModel(ImaginingModel):
         scaling = self.inputs.scaling
         tables = self._step_tables(scaling.centre, scaling.multiplier, memory)
         with self._threads.limited(blas=None) as threads:
-            share = -(-len(trajectories.states) // threads)
             kernels.imagine(
                 trajectories,
                 tables,
                 self.encoding.tables,
                 self.learner.table,
                 self.learner.vectors,
-                min(MAX_BLOCK, padded(max(share, 1), LANES)),
+                block_size(len(trajectories.states), threads),
             )
 
     # Learning --------------------------------------------------------------------------

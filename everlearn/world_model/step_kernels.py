@@ -129,19 +129,20 @@ def aligned_empty(rows: int, columns: int, like: Any) -> Any:
 
 
 @njit(cache=True, fastmath=FAST)
-def memory_advance(tables: Any, memory: Any, obs: Any, action: Any, next_obs: Any) -> None:
-    """Advance one memory state in place by one step."""
-    axes = tables.action_indices.shape[0]
-    one = memory.dtype.type(1)
-    for m in range(axes):
-        moved = memory[m] + tables.scale * min(max(action[tables.action_indices[m]], -one), one)
-        memory[m] = min(max(moved, tables.low[m]), tables.high[m])
-    for m in range(tables.actions):
-        memory[axes + m] = action[m]
-    first = axes + tables.actions
-    displacement = memory[first : first + tables.displacements]
-    for i in range(displacement.shape[0]):
-        displacement[i] = next_obs[i] - obs[i]
+def memory_advance(start: int, count: int, step: int, trajectories: Any, tables: Any) -> None:
+    """Advance memories of candidates ``start + c`` by a step whose next state is known."""
+    states, actions, memories = trajectories
+    indices, low, high, scale = tables.action_indices, tables.low, tables.high, tables.scale
+    axes, first = indices.shape[0], indices.shape[0] + tables.actions
+    one = memories.dtype.type(1)
+    for n in range(start, start + count):
+        for m in range(axes):
+            moved = memories[n, m] + scale * min(max(actions[n, step, indices[m]], -one), one)
+            memories[n, m] = min(max(moved, low[m]), high[m])
+        for m in range(tables.actions):
+            memories[n, axes + m] = actions[n, step, m]
+        for i in range(tables.displacements):
+            memories[n, first + i] = states[n, step + 1, i] - states[n, step, i]
 
 
 @njit(cache=True, fastmath=FAST)
@@ -193,17 +194,18 @@ def advance_step(
     start: int, count: int, step: int, trajectories: Any, tables: Any, change: Any
 ) -> None:
     """Add ``change[c]`` to the states of candidates ``start + c``, and advance their memories."""
-    states, actions, memories = trajectories
+    states = trajectories.states
     low, high, smallest_change = tables.limits
-    remembered = tables.memory
     zero = states.dtype.type(0)
+    # Elements of whole arrays: a row by itself would be an array that is counted, which takes
+    # longer than the arithmetic.
     for c in range(count):
         n = start + c
-        before, after, moved = states[n, step], states[n, step + 1], change[c]
         # Without branches, so that it is done in vectors. Comparisons with NaN are false: it is
         # added and stays.
         for i in range(states.shape[2]):
-            value = before[i] + (zero if abs(moved[i]) < smallest_change[i] else moved[i])
+            moved = change[c, i]
+            value = states[n, step, i] + (zero if abs(moved) < smallest_change[i] else moved)
             value = low[i] if value < low[i] else value
-            after[i] = high[i] if value > high[i] else value
-        memory_advance(remembered, memories[n], before, actions[n, step], after)
+            states[n, step + 1, i] = high[i] if value > high[i] else value
+    memory_advance(start, count, step, trajectories, tables.memory)

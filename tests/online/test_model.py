@@ -13,6 +13,7 @@ from gymnasium import spaces
 from everlearn import world_model
 from everlearn.interfaces import WorldModel
 from everlearn.online import OnlineModelConfig, OnlineWorldModel
+from everlearn.online.model import MAX_BLOCK, block_size
 from everlearn.online.snapshot import KIND
 from everlearn.support.archive import save_archive
 from everlearn.support.errors import (
@@ -361,3 +362,25 @@ def test_compilation_is_announced(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         small_model()
     assert "compiled" in caplog.text
+
+
+def test_threads_get_equal_blocks_of_candidates() -> None:
+    for candidates in (1, 7, 96, 150, 200, 224, 225, 1000):
+        for threads in (1, 2, 3, 8):
+            block = block_size(candidates, threads)
+            blocks = -(-candidates // block)
+            longest = -(-blocks // threads) * block  # threads take blocks in turn
+            assert 1 <= block <= MAX_BLOCK
+            # A thread does no more than its share, but for what is left of a block or two.
+            assert longest <= -(-candidates // threads) + blocks
+
+
+def test_blocks_do_not_change_what_is_imagined(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = trained(features=12)
+    rng = np.random.default_rng(3)
+    obs, actions = rng.uniform(-1, 1, 3), rng.uniform(-1, 1, (45, 6, 2))
+    expected = model.rollout(obs, actions)
+    assert np.ptp(expected[:, -1]) > 0.01
+    for most in (1, 5, 16, 17, 44):
+        monkeypatch.setattr("everlearn.online.model.MAX_BLOCK", most)
+        np.testing.assert_array_equal(model.rollout(obs, actions), expected)

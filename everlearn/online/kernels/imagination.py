@@ -282,22 +282,21 @@ def _add_grids(
     for grid in range(first, stop):
         _locate_grid(projection, grid, bins, inputs, position, cells, fractions)
         start = grid * bins**grid_dim
-        for c in range(inputs.shape[1]):
+        for c in range(change.shape[0]):
             for corner in range(1 << grid_dim):
                 index, weight = _corner(corner, c, bins, cells, fractions)
                 add_row(change, c, weights, start + index, weight)
 
 
 @njit(cache=True, fastmath=FAST)
-def predict_block(
-    encoding: Any, weights: Any, vectors: Any, inputs: Any, used: int, change: Any
-) -> None:
-    """``change[c] = W^T phi(inputs[:, c])`` for a block of candidates c, of which `used` count.
+def predict_block(encoding: Any, weights: Any, vectors: Any, inputs: Any, change: Any) -> None:
+    """``change[c] = W^T phi(inputs[:, c])`` for a block of candidates c.
 
-    Grids behind a gate that is closed for all of them are not even looked at. `vectors` is a
-    tuple as long as a row of weights has vectors: kernels compile for that width.
+    There may be more inputs than changes: candidates are located vector by vector, and predicted
+    one by one. Grids behind a gate that is closed for all of them are not even looked at.
+    `vectors` is a tuple as long as a row of weights has vectors: kernels compile for that width.
     """
-    count = inputs.shape[1]
+    used, count = change.shape[0], inputs.shape[1]
     gates = encoding.gates
     firsts = gates.firsts
     change[:] = 0
@@ -305,7 +304,7 @@ def predict_block(
     if firsts.shape[0] > 1:
         position = np.empty((1, count), inputs.dtype)
         share = np.empty(count, inputs.dtype)
-        part = aligned_empty(count, weights.shape[1], weights)
+        part = aligned_empty(used, weights.shape[1], weights)
         for gate in range(firsts.shape[0] - 1):
             if not _open_gate(gates, gate, inputs, used, position, share):
                 continue
@@ -336,15 +335,15 @@ def _imagine_block(
 ) -> None:
     """Imagine candidates ``start`` to ``stop`` along the whole horizon."""
     count = stop - start
-    # Padding lanes hold zero inputs; their predictions are never read.
+    # Padding lanes hold zero inputs; nothing is predicted for them.
     padded = (count + LANES - 1) // LANES * LANES
     inputs = np.zeros((encoding.inputs, padded), weights.dtype)
-    change = aligned_empty(padded, weights.shape[1], weights)
+    change = aligned_empty(count, weights.shape[1], weights)
     for step in range(trajectories.actions.shape[1]):
         assemble_step(start, count, step, trajectories, tables, inputs)
         inputs[tables.centre.shape[0]] = 1
         multiply_inputs(encoding, inputs)
-        predict_block(encoding, weights, vectors, inputs, count, change)
+        predict_block(encoding, weights, vectors, inputs, change)
         advance_step(start, count, step, trajectories, tables, change)
 
 
