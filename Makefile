@@ -6,7 +6,10 @@ LENGTH ?= 1
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
 PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test lint docs dist speed torture audit bill system-packages clean clean-kernels
+CORE := support world_model online continual_bench worlds planning runs results test_registry.py \
+	test_cli.py
+
+.PHONY: run test core lint docs dist speed torture audit bill system-packages clean clean-kernels
 
 run: $(VENV)/.installed-core
 	$(BIN)/everlearn demo
@@ -14,6 +17,16 @@ run: $(VENV)/.installed-core
 
 test: system-packages lint $(VENV)/.installed-deep
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not torture"
+
+# Tests of what needs neither torch nor Ray nor a browser, with another Python:
+# make core PYTHON=python3.13 VENV=.venv-3.13
+core:
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[video]" pytest pytest-timeout pytest-xdist \
+		hypothesis packaging
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup \
+		-m "not torture" $(addprefix tests/,$(CORE)) \
+		-k "not mlp and not sac and not deep and not papers_agent"
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check everlearn tests benchmarks tools

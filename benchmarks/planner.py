@@ -88,6 +88,86 @@ def measure() -> list[Row]:
     return rows
 
 
+def measure_agent() -> list[Row]:
+    """A decision of `oa` on one thread and on all, and its training with many cells."""
+    return [*_threads_of_a_decision(), _bins()]
+
+
+def _threads_of_a_decision() -> list[Row]:
+    """None on a machine with one processor."""
+    count = numba.get_num_threads()
+    if count == 1:
+        return []
+    env, agent = learned_agent("oa")
+    obs, _ = env.reset(seed=1)
+    agent.begin_episode()
+
+    def decide(threads: int) -> None:
+        numba.set_num_threads(threads)
+        agent.act(obs)
+
+    try:
+        sides = {str(threads): partial(decide, threads) for threads in (count, 1)}
+        seconds = interleaved(sides, 20, rounds=9)
+    finally:
+        numba.set_num_threads(count)
+        env.close()
+    return [
+        Row(
+            name="decision of oa (3 x 200 x 25 predictions and rewards)",
+            ours=f"{count} threads",
+            ours_seconds=seconds[str(count)],
+            reference="1 thread",
+            reference_seconds=seconds["1"],
+            at_least=1.5 if count == 2 else None,
+            limit=model_benchmark.ROWS_OF_WEIGHTS,
+        )
+    ]
+
+
+def _bins(steps: int = 1000, turn: int = 100) -> Row:
+    """Steps of training with 11 bins a grid and with 5, exact solutions included, in turns."""
+    loops = {bins: Loop(TASK, {"model.bins": bins}) for bins in (11, 5)}
+    for loop in loops.values():
+        loop.seconds(20)
+    spent = dict.fromkeys(loops, 0.0)
+    for _ in range(steps // turn):
+        for bins, loop in loops.items():
+            spent[bins] += loop.seconds(turn)
+    return Row(
+        name="training of oa with more cells, per step",
+        ours="11 bins",
+        ours_seconds=spent[11] / steps,
+        reference="5 bins",
+        reference_seconds=spent[5] / steps,
+        at_least=0.8,
+        limit="its plan",
+    )
+
+
+class Loop:
+    """Plan, act and learn, episode after episode."""
+
+    def __init__(self, task: str, options: dict[str, Any]) -> None:
+        self.env = gymnasium.make(ENVIRONMENT, task=task)
+        self.agent: Any = make_agent("oa", self.env, **options)
+        self.agent.begin_task(task, TASKS.get(task).objective())
+        self._obs: FloatArray | None = None
+
+    def seconds(self, steps: int) -> float:
+        """Take so many steps, and return how long they took."""
+        began = time.perf_counter()
+        for _ in range(steps):
+            if self._obs is None:
+                self._obs, _ = self.env.reset()
+                self.agent.begin_episode()
+            action = self.agent.act(self._obs)
+            after, reward, terminated, truncated, _ = self.env.step(action)
+            self.agent.observe(self._obs, action, after, float(reward), bool(terminated))
+            self._obs = None if terminated or truncated else after
+        return time.perf_counter() - began
+
+
 def _torch_sides(model: Any) -> dict[str, Callable[..., FloatArray]]:
     """Torch's ``embedding_bag`` with one thread and with as many as our kernels have."""
     if importlib.util.find_spec("torch") is None:

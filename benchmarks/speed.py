@@ -32,6 +32,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "environment": environment.measure,
     "model": model.measure,
     "planner": planner.measure,
+    "agent": planner.measure_agent,
     "deep": _deep,
     "runner": runner.measure,
     "sweep": sweep.measure,

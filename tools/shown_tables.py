@@ -36,6 +36,13 @@ def _cell(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else plain(value)
 
 
+def _asked_for(row: dict[str, Any]) -> str:
+    """Return the least ratio that is asked for, and whether it was reached."""
+    if row["at_least"] is None:
+        return ""
+    return f"{row['at_least']:g}" + ("" if row["met"] else ", missed")
+
+
 def speed() -> str:
     """Return the table of one stored run of `everlearn speed`, with its machine."""
     if not (ROOT / SPEED).is_file():
@@ -50,7 +57,8 @@ def speed() -> str:
     )
     rows = [
         f"| {row['name']} | {row['ours']}: {1e3 * row['ours_seconds']:.3g} ms "
-        f"| {row['reference']}: {1e3 * row['reference_seconds']:.3g} ms | {row['ratio']:.2f} |"
+        f"| {row['reference']}: {1e3 * row['reference_seconds']:.3g} ms | {row['ratio']:.2f} "
+        f"| {_asked_for(row)} | {row['limit']} |"
         for row in stored["rows"]
     ]
     loop = "\n".join(f"| {name} | {value:g} |" for name, value in stored["loop"].items())
@@ -58,8 +66,8 @@ def speed() -> str:
         [
             textwrap.fill(words, 100, break_long_words=False, break_on_hyphens=False),
             "",
-            "| what | ours | reference | times faster |",
-            "|---|---|---|---|",
+            "| what | ours | reference | times faster | asked for | what limits ours |",
+            "|---|---|---|---|---|---|",
             *rows,
             "",
             "The whole loop of `oa` (plan, act, learn) in the same run:",

@@ -101,6 +101,7 @@ def test_variants_need_an_agent_that_has_some(tmp_path):
 
 
 def test_a_policy_is_evaluated_with_samples_and_with_its_mean():
+    pytest.importorskip("torch")
     world = world_named("continual-bench")
     env = world.make(TASK)
     agent = make_agent("sac-coreset", env, 0, **SMALL["sac-packnet"])

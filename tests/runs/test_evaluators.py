@@ -130,6 +130,7 @@ class KillsEvaluators(Listener):
 
 
 def test_shared_evaluations_have_the_same_results(tmp_path):
+    pytest.importorskip("torch")
     evaluation = EvaluationSchedule(2, 3, 3, heldout=30)
     one = tiny("mlp-packnet", evaluation=evaluation, evaluators=1)
     two = dataclasses.replace(one, evaluators=2)

@@ -27,7 +27,7 @@ from everlearn.support.errors import (
     MissingExtraError,
     NotReadyError,
 )
-from tests.runs.worker import outcome, tiny
+from tests.runs.worker import holders, outcome, tiny
 
 
 def lines_of(folder, kind):
@@ -335,7 +335,8 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
         if name == "open":
             folder.mkdir()
         with monkeypatch.context() as patch:
-            patch.setattr(os, name, refused)
+            for holder in holders(name):
+                patch.setattr(holder, name, refused)
             with pytest.raises(StorageError, match=r"Read-only file system.*folder that can be"):
                 execute(tiny(), folder)
     assert execute(tiny(), tmp_path / "run-open").finished

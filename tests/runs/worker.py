@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import pathlib
 import random
 import signal
 import sys
@@ -132,6 +133,12 @@ def fill(call: str, seen: int, count: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
+def holders(name: str) -> list[Any]:
+    """Who has a reference to a function of `os`: in Python 3.10, pathlib keeps its own."""
+    own = getattr(pathlib, "_normal_accessor", None)
+    return [os, own] if hasattr(own, name) else [os]
+
+
 def trip_at(count: int, trouble: Callable[[str, int, int], None]) -> None:
     """Make trouble around the `count`-th change of the disk; changes are counted from 1 on."""
     seen = 0
@@ -146,7 +153,9 @@ def trip_at(count: int, trouble: Callable[[str, int, int], None]) -> None:
         return counted
 
     for name in SYSTEM_CALLS:
-        setattr(os, name, wrapped(name, getattr(os, name)))
+        call = wrapped(name, getattr(os, name))
+        for holder in holders(name):
+            setattr(holder, name, call)
 
 
 def outcome(folder: Path) -> dict[str, Any]:
