@@ -137,6 +137,7 @@ class PlanningAgent:
         self._counter = self._new_counter()
         # Of an exported agent, which counts nothing.
         self._exported_structure: Structure | None = None
+        self._exported_still: FloatArray | None = None
 
     @classmethod
     def build(
@@ -216,7 +217,8 @@ class PlanningAgent:
     def structure(self) -> Structure:
         """What it found about its world while it learned: what rests, moves together, is touched.
 
-        It is counted from transitions, and no action depends on it.
+        It is counted from transitions. Of all this, actions depend on what rests alone, and only
+        where the agent counts that (`ObservationConfig.rest`).
         """
         if self._exported_structure is not None:
             return self._exported_structure
@@ -375,6 +377,7 @@ class PlanningAgent:
         if self._repeated.steps:
             return self._repeated.action.astype(self.action_space.dtype)
         memory = self._memory_at(state)
+        self._hold_still()
         plan = self.planner.plan(
             _Trusting(self.model) if hasattr(self.model, "rollout_unchecked") else self.model,
             state,
@@ -387,6 +390,19 @@ class PlanningAgent:
         self.last_plan = plan
         action = plan.action if self.escape is None else self.escape.adjusted(plan.action)
         return action.astype(self.action_space.dtype)
+
+    def _hold_still(self) -> None:
+        """Let the model hold still what was found to rest, where that is to be found."""
+        still = self.resting_limits()
+        if still is not None and hasattr(self.model, "hold_still"):
+            self.model.hold_still(still)
+
+    def resting_limits(self) -> FloatArray | None:
+        """Return the smallest changes that plans believe in; None where they are not counted."""
+        made = self.blueprint
+        if made is None or not made.config.observation.counts_rest(made.facts):
+            return None
+        return self._counter.still() if self._exported_still is None else self._exported_still
 
     @one_thread_at_a_time
     def observe(

@@ -42,6 +42,8 @@ def agent_state(agent: PlanningAgent) -> State:
         **structure_arrays,
         **spaces_of,
     }
+    if agent._exported_still is not None:
+        arrays["agent/still"] = agent._exported_still
     if agent._memory_state is not None:
         arrays["agent/memory"] = np.asarray(agent._memory_state)
     facts = {
@@ -80,6 +82,7 @@ def restore_agent(agent: PlanningAgent, arrays: Arrays, meta: dict[str, Any]) ->
     rewards = None if rewards is None else (float(rewards[0]), float(rewards[1]))
     values = _restored_values(agent, model, arrays, stored.get("values"))
     counter, found = _restored_structure(agent, arrays, stored.get("structure"))
+    still = _checked_still(agent, arrays)
     state = arrays.get("agent/memory")
     if state is not None:
         check_arrays({"memory": state}, {"memory": ("f", (model.memory.size,))})
@@ -94,6 +97,7 @@ def restore_agent(agent: PlanningAgent, arrays: Arrays, meta: dict[str, Any]) ->
     agent.steps, agent.episodes = steps, episodes
     agent._repeated, agent._rewards = repeated, rewards
     agent._counter, agent._exported_structure = counter, found
+    agent._exported_still = still
     agent._memory_state = state
     agent.last_plan = None
 
@@ -112,6 +116,7 @@ def exported_state(agent: PlanningAgent) -> State:
     model_arrays, model_meta = agent.model.exported_state()
     spaces_of, made_of = _blueprint_state(agent)
     value_arrays, value_meta = _value_state(agent)
+    still = agent.resting_limits()
     facts = {
         "steps": agent.steps,
         "learns_reward": agent.learns_reward,
@@ -120,6 +125,8 @@ def exported_state(agent: PlanningAgent) -> State:
         **made_of,
     }
     arrays = {**spaces_of, **_under("model/", model_arrays), **value_arrays}
+    if still is not None:
+        arrays["agent/still"] = still
     return arrays, {"model": model_meta, "agent": facts}
 
 
@@ -137,6 +144,7 @@ def restore_exported(agent: PlanningAgent, arrays: Arrays, meta: dict[str, Any])
     model.restore(part_of(arrays, "model/"), meta["model"])
     values = _restored_values(agent, model, arrays, stored.get("values"))
     found = stored.get("structure")
+    agent._exported_still = _checked_still(agent, arrays)
     agent.model, agent.learns_reward, agent.steps = model, learns_reward, steps
     agent.values = values
     agent._exported_structure = Structure() if found is None else Structure.from_json(found)
@@ -193,6 +201,16 @@ def _restored_values(
     if values is not None:
         values.restore(part_of(arrays, "values/"), meta)
     return values
+
+
+def _checked_still(agent: PlanningAgent, arrays: Arrays) -> npt.NDArray[Any] | None:
+    """Return what an exported agent holds still, if it counted that."""
+    still = arrays.get("agent/still")
+    if still is not None:
+        check_arrays({"still": still}, {"still": ("f", (agent._size,))})
+        if not (still >= 0).all():
+            raise InvalidInputError("smallest changes that an agent believes in are below 0")
+    return still
 
 
 def _structure_state(agent: PlanningAgent) -> State:

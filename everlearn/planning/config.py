@@ -56,14 +56,27 @@ class ObservationConfig:
     """What plans take for granted about observations."""
 
     rest: bool = False
-    """Hold resting objects still while their predicted change is small (`Bodies.resting`)."""
+    """Hold resting objects still while their predicted change is small.
+
+    An environment may declare what rests (`Bodies.resting`); otherwise the agent counts it.
+    """
+
+    @staticmethod
+    def declared(facts: EnvironmentFacts) -> bool:
+        """Whether the environment says what rests."""
+        return facts.bodies is not None and bool(facts.bodies.resting)
+
+    def counts_rest(self, facts: EnvironmentFacts) -> bool:
+        """Whether the agent counts what rests, and holds it still."""
+        return self.rest and not self.declared(facts)
 
     def still(
         self, observation_space: spaces.Box, facts: EnvironmentFacts
     ) -> npt.NDArray[np.float64] | None:
-        """Smallest change of each observation that a model predicts; None for no limit."""
-        if not self.rest or facts.bodies is None or not facts.bodies.resting:
+        """Smallest change of each observation that a model predicts; None if none is declared."""
+        if not self.rest or not self.declared(facts):
             return None
+        assert facts.bodies is not None
         still = np.zeros(observation_space.shape)
         for index, smallest in facts.bodies.resting:
             still[index] = smallest
@@ -128,7 +141,7 @@ class PlanningAgentConfig:
         The config of a part that uses ``scene`` or ``command law`` says so in its own `given`.
         """
         words = {*getattr(self.model, "given", ()), *getattr(self.memory, "given", ())}
-        if self.observation.rest and facts.bodies is not None and facts.bodies.resting:
+        if self.observation.rest and self.observation.declared(facts):
             words.add("scene")
         if self.escape.patience and facts.commanded_position is not None:
             words.add("command law")

@@ -243,6 +243,12 @@ class StructureCounter:
 
     # Findings --------------------------------------------------------------------------
 
+    def still(self) -> FloatArray:
+        """Return the smallest motion of each entry that rests: less is a tremble; 0 of others."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            width = np.maximum(self._high - self._low, self._bounded)
+        return np.where(self._resting, MOVED * width, 0.0)
+
     def structure(self, names: Sequence[str] | None = None) -> Structure:
         """Return what was found; entries without names are called by their numbers."""
         called = [str(entry) for entry in range(self.entries)] if names is None else list(names)

@@ -89,6 +89,14 @@ class ImaginingModel(ABC):
         tables = self.memory.compiled()
         self._memory_tables = None if tables is None else tables.astype(self.dtype)
 
+    def hold_still(self, smallest: FloatArray) -> None:
+        """Predict no change below ``smallest[S]`` of what is read, from now on, beside `still`.
+
+        Nothing that was learned depends on it, and no file of the model has it.
+        """
+        limit = self._limits.smallest_change
+        limit[: self.inputs.read] = np.maximum(self.still, smallest)
+
     @abstractmethod
     def _run(self, trajectories: Trajectories, memory: MemoryTables) -> None:
         """Fill the states of `trajectories`, whose arrays are of the model's type."""
