@@ -159,6 +159,18 @@ def test_it_goes_on_from_its_state_to_the_bit(update: str):
         model_of(update).restore(*model.state())
 
 
+def test_fading_leaves_alone_what_fills_up_vectors():
+    model = model_of("active", worlds=2)
+    learn(model, samples(600, 2, 1.0))
+    learn(model, samples(150, 3, -1.0, 0.0, 1.0))
+    present = model.learner.present
+    assert model.learner.changes == 1
+    assert present.width > present.outputs
+    assert np.abs(present.statistics.targets[:, : present.outputs]).max() > 0.1
+    assert not present.statistics.targets[:, present.outputs :].any()
+    assert not present.weights[:, present.outputs :].any()
+
+
 def test_there_are_no_more_learners_than_asked_for():
     model = model_of("exact", worlds=2)
     learn(model, samples(600, 2, 1.0))

@@ -21,7 +21,7 @@ def fade_rows(tiles: Any, used: int, chosen: Any, weights: Any, keep: float, tar
         A_ss, A_si <- keep A_ss, keep A_si        B_i <- B_i - (1 - keep) A_is W_s
     """
     flat = tiles.reshape(-1)
-    outputs = targets.shape[1]
+    outputs = weights.shape[1]  # targets are wider: whole vectors
     # Two passes, as both a row and its mirror image are stored once: sums first, then scaling.
     for number in prange(used):
         i = np.int64(number)
