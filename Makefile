@@ -2,21 +2,31 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LENGTH ?= 1
-# One more than processors: tests also wait, for children, pages and signals.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
 PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
 CORE := support world_model online continual_bench worlds planning runs results test_registry.py \
 	test_cli.py
 
-.PHONY: run test core lint docs dist speed torture audit bill system-packages clean clean-kernels
+.PHONY: run test core lint docs dist speed torture audit bill system-packages clean clean-kernels \
+	kernels-online kernels-deep
 
 run: $(VENV)/.installed-core
 	$(BIN)/everlearn demo
 	@echo "(the commands are in $(BIN); activate it with: . $(BIN)/activate)"
 
-test: system-packages lint $(VENV)/.installed-deep
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not torture"
+test:
+	@$(MAKE) --no-print-directory -j2 system-packages $(VENV)/.installed-deep
+	@$(MAKE) --no-print-directory -j2 lint kernels-online kernels-deep
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -m "not torture"
+
+# Some tests first, while lint runs: they compile what all workers need, once.
+kernels-online kernels-deep: $(VENV)/.installed-deep
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -q --no-header --durations=0 $(FIRST)
+
+kernels-online: FIRST := tests/audit/test_run.py tests/online/test_model.py \
+	-k "read_in_order or pure_and_batched"
+kernels-deep: FIRST := tests/contracts/test_agents.py tests/deep/test_rollout_kernel.py \
+	-k "same_seed and (mlp or sac) or zero_for_all"
 
 # Tests of what needs neither torch nor Ray nor a browser, with another Python:
 # make core PYTHON=python3.13 VENV=.venv-3.13
@@ -24,7 +34,7 @@ core:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[video]" pytest pytest-timeout pytest-xdist \
 		hypothesis packaging
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup \
 		-m "not torture" $(addprefix tests/,$(CORE)) \
 		-k "not mlp and not sac and not deep and not papers_agent"
 
