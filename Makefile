@@ -2,6 +2,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LENGTH ?= 1
+# One more than processors: tests also wait, for children, pages and signals.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
 PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
 CORE := support world_model online continual_bench worlds planning runs results test_registry.py \
@@ -17,7 +19,7 @@ run: $(VENV)/.installed-core
 test:
 	@$(MAKE) --no-print-directory -j2 system-packages $(VENV)/.installed-deep
 	@$(MAKE) --no-print-directory -j2 lint kernels-online kernels-deep
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -m "not torture"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not torture"
 
 # Some tests first, while lint runs: they compile what all workers need, once.
 kernels-online kernels-deep: $(VENV)/.installed-deep
@@ -34,7 +36,7 @@ core:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[video]" pytest pytest-timeout pytest-xdist \
 		hypothesis packaging
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup \
 		-m "not torture" $(addprefix tests/,$(CORE)) \
 		-k "not mlp and not sac and not deep and not papers_agent"
 
