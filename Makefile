@@ -2,9 +2,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LENGTH ?= 1
-# One more than processors: tests also wait, for children, pages and signals.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
-PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
+# Python compiles what is imported; pip would compile all of torch.
+PIP_FLAGS := --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 CORE := support world_model online continual_bench worlds planning runs results test_registry.py \
 	test_cli.py
@@ -19,7 +18,7 @@ run: $(VENV)/.installed-core
 test:
 	@$(MAKE) --no-print-directory -j2 system-packages $(VENV)/.installed-deep
 	@$(MAKE) --no-print-directory -j2 lint kernels-online kernels-deep
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not torture"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -m "not torture"
 
 # Some tests first, while lint runs: they compile what all workers need, once.
 kernels-online kernels-deep: $(VENV)/.installed-deep
@@ -36,7 +35,7 @@ core:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[video]" pytest pytest-timeout pytest-xdist \
 		hypothesis packaging
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup \
 		-m "not torture" $(addprefix tests/,$(CORE)) \
 		-k "not mlp and not sac and not deep and not papers_agent"
 
@@ -79,13 +78,16 @@ $(VENV)/.installed-core: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[suite,video,view]"
 	touch $@
 
-$(VENV)/.installed: $(VENV)/.installed-core
+# All at once, as pip takes its time to look at what is there already.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,docs,suite,video,view,dev]"
-	touch $@
+	touch $(VENV)/.installed-core $@
 
-$(VENV)/.installed-deep: $(VENV)/.installed
+$(VENV)/.installed-deep: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,deep,docs,suite,video,view,dev]"
-	touch $@
+	touch $(VENV)/.installed-core $(VENV)/.installed $@
 
 system-packages:
 	bash tools/system-packages.sh
