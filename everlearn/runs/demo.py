@@ -117,7 +117,7 @@ def _remember(
         env.reset()
         film = Film(env, frame_every)
     except MissingExtraError as error:
-        console.print(f"  no video: {error}")
+        console.print(f"  no video: {error}", markup=False)  # it names an extra in brackets
     episode = run_episode(frozen, env, explore=False, on_step=film)
     solved = bool(episode.info["success"])
     advice = "" if solved else ": a frozen plan can run in circles where learning would get out"
