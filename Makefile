@@ -2,8 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LENGTH ?= 1
-# Python compiles what is imported; pip would compile all of torch.
-PIP_FLAGS := --quiet --disable-pip-version-check --no-compile -c constraints.txt
+PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
 CORE := support world_model online continual_bench worlds planning runs results test_registry.py \
 	test_cli.py
