@@ -14,12 +14,10 @@ run: $(VENV)/.installed-core
 	$(BIN)/everlearn demo
 	@echo "(the commands are in $(BIN); activate it with: . $(BIN)/activate)"
 
-# Threads that wait sleep: spinning, they would hold the processors of other tests.
 test:
 	@$(MAKE) --no-print-directory -j2 system-packages $(VENV)/.installed-deep
 	@$(MAKE) --no-print-directory -j2 lint kernels-online kernels-deep
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto --dist loadgroup \
-		-m "not torture"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -m "not torture"
 
 # Some tests first, while lint runs: they compile what all workers need, once.
 kernels-online kernels-deep: $(VENV)/.installed-deep
