@@ -116,3 +116,10 @@ def test_an_audit_without_a_network_says_so_in_a_line(output):
     code, (line,) = verdict(output, errors)
     assert code == 2
     assert line == "the lists of known holes could not be asked: ConnectionError: no route"
+
+
+@pytest.mark.xdist_group("together")
+def test_tests_of_a_group_run_in_one_process(request: pytest.FixtureRequest):
+    """pytest-xdist groups by a suffix of the name; pytest 9.2 does not let it add one."""
+    grouping = getattr(request.config.option, "loadgroup", False)
+    assert request.node.nodeid.endswith("@together") == grouping

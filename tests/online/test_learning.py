@@ -88,7 +88,7 @@ def recorded_models(precision: str, features: int, steps: int | None, **options:
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("float64", 1e-9), ("float32", 1e-3)])
 def test_recorded_robot_transitions(precision: str, tolerance: float) -> None:
-    model, reference, predicted, errors = recorded_models(precision, 12, 40)
+    model, reference, predicted, errors = recorded_models(precision, 8, 40)
     size = np.abs(reference.W).max()
     assert np.abs(model.weights - reference.W).max() < tolerance * max(size, 1)
     assert np.abs(predicted[0] - predicted[1]).max() < tolerance

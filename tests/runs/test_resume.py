@@ -120,8 +120,10 @@ class StopInEvaluation(Listener):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-@pytest.mark.parametrize("evaluators", [1, 2])
-@pytest.mark.parametrize(("after", "episode"), [(1, 0), (3, 2), (6, 3)])
+@pytest.mark.parametrize(
+    ("after", "episode", "evaluators"),
+    [(1, 0, 1), (3, 2, 1), (6, 3, 1), (1, 0, 2), (6, 3, 2)],
+)
 def test_stop_inside_an_evaluation_repeats_it(after, episode, evaluators, tmp_path):
     config = tiny("oa", evaluation=EvaluationSchedule(2, 2, 2, heldout=0), evaluators=evaluators)
     folder = tmp_path / "run"
