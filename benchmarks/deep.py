@@ -201,7 +201,7 @@ def training() -> list[Row]:
         given_features(0).astype(np.float32),
         OUTPUTS,
     )
-    states = np.zeros((160, 16, OUTPUTS), np.float32)
+    states = np.zeros((16, 160, OUTPUTS), np.float32)
     actions = np.ones((160, 15, INPUTS - OUTPUTS), np.float32)
     trajectories = Trajectories(states, actions, np.zeros((160, 0), np.float32))
 

@@ -366,7 +366,7 @@ class OnlineWorldModel(ImaginingModel):
                 self.encoding.tables,
                 self.learner.table,
                 self.learner.vectors,
-                block_size(len(trajectories.states), threads),
+                block_size(len(trajectories.actions), threads),
             )
 
     # Learning --------------------------------------------------------------------------

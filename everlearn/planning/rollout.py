@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -91,10 +91,12 @@ def earned(
     """
     count, horizon, action_size = actions.shape
     flat = count * horizon
+    # Step by step, as models imagine: then what the objective gets is no copy.
+    steps = states.swapaxes(0, 1)
     transitions = (
-        states[:, :-1].reshape(flat, -1),
-        actions.reshape(flat, -1),
-        states[:, 1:].reshape(flat, -1),
+        steps[:-1].reshape(flat, -1),
+        actions.swapaxes(0, 1).reshape(flat, -1),
+        steps[1:].reshape(flat, -1),
     )
     returned = objective(*transitions)
     rewards = as_numbers(returned, "what the objective returned", flags=True)
@@ -107,14 +109,19 @@ def earned(
     alive: npt.NDArray[np.float64] = np.ones(count)
     continues = getattr(objective, "continues", None)
     if continues is not None:
-        goes_on = continues(*transitions).reshape(count, horizon)
+        goes_on = _by_candidate(continues(*transitions), horizon)
         first = np.ones((count, 1))
         reached = np.cumprod(np.concatenate([first, goes_on], axis=1), axis=1)
         weights, alive = weights * reached[:, :-1], reached[:, -1]
     # Infinities of both signs may meet in a sum; the caller sorts out what comes of it.
     with np.errstate(invalid="ignore", over="ignore"):
-        returns = (rewards.reshape(count, horizon) * weights).sum(axis=1, dtype=np.float64)
+        returns = (_by_candidate(rewards, horizon) * weights).sum(axis=1, dtype=np.float64)
     return returns, alive
+
+
+def _by_candidate(values: npt.NDArray[Any], horizon: int) -> npt.NDArray[Any]:
+    """Return ``values[H * N]`` as ``[N, H]``, each candidate's side by side."""
+    return np.ascontiguousarray(values.reshape(horizon, -1).T)
 
 
 def action_bounds(

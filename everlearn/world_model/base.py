@@ -158,27 +158,27 @@ class ImaginingModel(ABC):
         return self._imagine(obs, actions, self.memory.start(obs[:, : self.inputs.read]))
 
     def _imagine(self, obs: FloatArray, actions: FloatArray, memory: FloatArray) -> FloatArray:
-        states = np.empty((len(obs), actions.shape[1] + 1, self.inputs.observations), self.dtype)
-        states[:, 0] = obs
+        horizon = actions.shape[1]
+        states = np.empty((horizon + 1, len(obs), self.inputs.observations), self.dtype)
+        states[0] = obs
         if self._memory_tables is not None:
             # In C order, which one state for all has not: kernels compile for each order.
             given = (part.astype(self.dtype, order="C") for part in (actions, memory))
             self._run(Trajectories(states, *given), self._memory_tables)
-            return states
+            return states.swapaxes(0, 1)
         # A memory without compiled form: one step at a time, its features handed over.
         tables, read = given_features(self.memory.inputs).astype(self.dtype), self.inputs.read
-        for step in range(actions.shape[1]):
-            now, action = states[:, step, :read].astype(np.float64), actions[:, step]
+        for step in range(horizon):
+            now, action = states[step, :, :read].astype(np.float64), actions[:, step]
             part = Trajectories(
-                np.ascontiguousarray(states[:, step : step + 2]),
+                states[step : step + 2],
                 action[:, None].astype(self.dtype, order="C"),
                 self.memory.features(memory, now).astype(self.dtype, order="C"),
             )
             self._run(part, tables)
-            states[:, step + 1] = part.states[:, 1]
-            after = states[:, step + 1, :read].astype(np.float64)
+            after = states[step + 1, :, :read].astype(np.float64)
             memory = self.memory.advance(memory, now, action, after)
-        return states
+        return states.swapaxes(0, 1)
 
     def learn(self, obs: object, action: object, next_obs: object, memory: object = None) -> None:
         """Take in one transition; `memory` is the memory's state at `obs`.

@@ -31,10 +31,10 @@ FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
 class Trajectories(NamedTuple):
-    """What is imagined, candidate by candidate."""
+    """What is imagined, step by step: rewards read all states of a step, without a copy."""
 
     states: FloatArray
-    """``[N, H + 1, S]``; the first of each is given, the others are filled in."""
+    """``[H + 1, N, S]``; the first ones are given, the others are filled in."""
     actions: FloatArray
     """``[N, H, A]``."""
     memories: FloatArray
@@ -142,7 +142,7 @@ def memory_advance(start: int, count: int, step: int, trajectories: Any, tables:
         for m in range(tables.actions):
             memories[n, axes + m] = actions[n, step, m]
         for i in range(tables.displacements):
-            memories[n, first + i] = states[n, step + 1, i] - states[n, step, i]
+            memories[n, first + i] = states[step + 1, n, i] - states[step, n, i]
 
 
 @njit(cache=True, fastmath=FAST)
@@ -165,7 +165,7 @@ def assemble_step(
     for i in range(tables.read):
         line, middle, factor = inputs[i], centre[i], multiplier[i]
         for c in range(count):
-            line[c] = (states[start + c, step, i] - middle) * factor
+            line[c] = (states[step, start + c, i] - middle) * factor
     for i in range(tables.read, size):
         # Not what the entry is: it may be infinite, and infinity times zero is not zero.
         inputs[i, :count] = (zero - centre[i]) * multiplier[i]
@@ -180,7 +180,7 @@ def assemble_step(
         if m < axes:
             i, gain = remembered.observation_indices[m], remembered.gain
             for c in range(count):
-                lag = gain * (memories[start + c, m] - states[start + c, step, i])
+                lag = gain * (memories[start + c, m] - states[step, start + c, i])
                 line[c] = (lag - middle) * factor
         else:
             mean, scale = remembered.centre[m - axes], remembered.multiplier[m - axes]
@@ -205,7 +205,7 @@ def advance_step(
         # added and stays.
         for i in range(states.shape[2]):
             moved = change[c, i]
-            value = states[n, step, i] + (zero if abs(moved) < smallest_change[i] else moved)
+            value = states[step, n, i] + (zero if abs(moved) < smallest_change[i] else moved)
             value = low[i] if value < low[i] else value
-            states[n, step + 1, i] = high[i] if value > high[i] else value
+            states[step + 1, n, i] = high[i] if value > high[i] else value
     memory_advance(start, count, step, trajectories, tables.memory)

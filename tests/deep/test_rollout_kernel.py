@@ -41,8 +41,8 @@ def plain(matrices, biases, scaling, obs, actions, bound) -> np.ndarray:
 
 def compiled(matrices, biases, scaling, obs, actions, bound, unread=0) -> np.ndarray:
     size = obs.shape[1]
-    states = np.empty((len(obs), actions.shape[1] + 1, size), np.float32)
-    states[:, 0] = obs
+    states = np.empty((actions.shape[1] + 1, len(obs), size), np.float32)
+    states[0] = obs
     bounds = np.float32([np.full(size, -bound), np.full(size, bound), np.zeros(size)])
     centre, multiplier = scaling.astype(np.float32)
     memory = given_features(0).astype(np.float32)
@@ -51,7 +51,7 @@ def compiled(matrices, biases, scaling, obs, actions, bound, unread=0) -> np.nda
         StepTables(centre, multiplier, Limits(*bounds), memory, size - unread),
         dense.pack(matrices, biases),
     )
-    return states
+    return states.swapaxes(0, 1)
 
 
 def case(count: int, hidden: list[int], size: int = 7, horizon: int = 4) -> tuple:

@@ -76,7 +76,7 @@ def pack(matrices: Sequence[Floats], biases: Sequence[Floats]) -> DenseLayers:
 
 
 def imagine(trajectories: Trajectories, tables: StepTables, layers: DenseLayers) -> None:
-    """Fill ``states[N, 1:, S]`` from ``states[N, 0, S]`` along ``actions[N, H, A]``.
+    """Fill ``states[1:, N, S]`` from ``states[0, N, S]`` along ``actions[N, H, A]``.
 
     The last layer's outputs are changes of the state.
     """
@@ -238,7 +238,7 @@ def _imagine_block(
 @njit(cache=True, parallel=True, fastmath=FAST)
 def _imagine(trajectories: Any, tables: Any, layers: Any, widths: Any, threads: int) -> None:
     wide, narrow = widths
-    total = trajectories.states.shape[0]
+    total = trajectories.states.shape[1]
     count = (total + LANES - 1) // LANES
     blocks = (count + len(wide) - 1) // len(wide)
     # Even shares, and as many for every thread: they should end together.

@@ -351,12 +351,12 @@ def _imagine_block(
 def imagine(
     trajectories: Any, tables: Any, encoding: Any, weights: Any, vectors: Any, block: int
 ) -> None:
-    """Fill ``states[N, 1:, S]`` from ``states[N, 0, S]`` along ``actions[N, H, A]``.
+    """Fill ``states[1:, N, S]`` from ``states[0, N, S]`` along ``actions[N, H, A]``.
 
     One parallel region for the whole horizon: threads take blocks of candidates, which need
     nothing of each other, and meet once.
     """
-    total = trajectories.states.shape[0]
+    total = trajectories.states.shape[1]
     blocks = (total + block - 1) // block
     # A parallel loop takes in no tuples that hold others: they are put together within.
     centre, multiplier, read = tables.centre, tables.multiplier, tables.read
