@@ -272,8 +272,33 @@ def torture() -> str:
 
 
 WORLDS, PEERS = "results/worlds", "results/peers/dm_control-100000.csv"
+SAC_WORLDS = "results/worlds/sac"
 PUBLISHED = {"tdmpc2": "TD-MPC2", "dreamerv3": "DreamerV3", "sac": "SAC"}
 """Methods with published returns at 100,000 steps, and what the table calls them."""
+
+
+def stored_worlds(folder: str) -> dict[str, list[dict[str, Any]]]:
+    """Return what a folder has of each world, a run for each seed."""
+    measured: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted((ROOT / folder).glob("*.json")):
+        one = json.loads(path.read_text(encoding="utf-8"))
+        measured.setdefault(one["world"], []).append(one)
+    return measured
+
+
+def learning_and_frozen(runs: list[dict[str, Any]]) -> tuple[str, str]:
+    """Return the returns of both, a number for each run; a dash each without runs."""
+    # Training episodes that ended in the last fifth of the steps, or the last one.
+    learning = [
+        mean(
+            [total for step, total in run["curve"] if step > 0.8 * run["steps"]]
+            or [run["curve"][-1][1]]
+        )
+        for run in runs
+    ]
+    frozen = [mean(run["frozen"]) for run in runs]
+    both = [" ".join(f"{value:.0f}" for value in values) or "-" for values in (learning, frozen)]
+    return both[0], both[1]
 
 
 def worlds() -> str:
@@ -283,29 +308,18 @@ def worlds() -> str:
         for line in csv.DictReader(lines):
             task = line["task"].replace("cup-catch", "ball-in-cup-catch")
             published.setdefault(task, {})[line["method"]] = f"{float(line['mean']):.0f}"
-    measured: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted((ROOT / WORLDS).glob("*.json")):
-        one = json.loads(path.read_text(encoding="utf-8"))
-        measured.setdefault(one["world"], []).append(one)
+    measured, peers = stored_worlds(WORLDS), stored_worlds(SAC_WORLDS)
     rows = []
     for world in sorted(measured, key=lambda name: (name.split(":")[0], name)):
         runs = measured[world]
         task = world.partition(":")[2].replace("_", "-")
-        means = [[mean(run[part]) for run in runs] for part in ("zero", "random", "frozen")]
-        # Training episodes that ended in the last fifth of the steps, or the last one.
-        online = [
-            mean(
-                [total for step, total in run["curve"] if step > 0.8 * run["steps"]]
-                or [run["curve"][-1][1]]
-            )
-            for run in runs
-        ]
+        means = [[mean(run[part]) for run in runs] for part in ("zero", "random")]
         cells = [
             f"`{world}`",
             str(len(runs)),
-            *(f"{mean(values):.0f}" for values in means[:2]),
-            " ".join(f"{value:.0f}" for value in online),
-            " ".join(f"{value:.0f}" for value in means[2]),
+            *(f"{mean(values):.0f}" for values in means),
+            *learning_and_frozen(runs),
+            *learning_and_frozen(peers.get(world, [])),
             *(published.get(task, {}).get(method, "-") for method in PUBLISHED),
             f"{max(run['milliseconds']['p99'] for run in runs):.0f}",
             f"{max(run['milliseconds']['most'] for run in runs):.0f}",
@@ -313,6 +327,7 @@ def worlds() -> str:
         rows.append("| " + " | ".join(cells) + " |")
     headings = (
         *("world", "seeds", "no action", "random", "`oa`, learning", "`oa`, frozen"),
+        *("SAC here, learning", "SAC here, frozen"),
         *(f"{name}, 100,000 steps" for name in PUBLISHED.values()),
         *("p99 ms", "longest ms"),
     )
@@ -324,8 +339,10 @@ def worlds() -> str:
         f"`python -m benchmarks.worlds` at commit {commits}, {steps} steps of the environment "
         "each, one thread beside other jobs. Returns, a number for each seed: `learning` is the "
         "mean of training episodes in the last fifth of the steps, `frozen` of five episodes "
-        "afterwards. Published returns are means over three seeds, as the authors of TD-MPC2 give "
-        "them. p99 and longest: milliseconds that the agent took for a step, the worst seed."
+        "afterwards. SAC here is that of stable-baselines3 with its defaults, at as many steps "
+        "(`python -m benchmarks.worlds_sac`). Published returns are means over three seeds, as the "
+        "authors of TD-MPC2 give them. p99 and longest: milliseconds that the agent took for a "
+        "step, the worst seed."
     )
     return "\n".join([textwrap.fill(words, 100), "", *head, *rows])
 

@@ -123,11 +123,16 @@ def test_the_table_of_worlds_has_a_row_for_each_and_the_means_of_its_files(tool:
         stored.setdefault(run["world"], []).append(run)
     assert rows.keys() == stored.keys()
     for world, runs in stored.items():
-        seeds, _, _, _, frozen, tdmpc2, *_ = rows[world]
+        seeds, _, _, _, frozen, _, sac_frozen, tdmpc2, *_ = rows[world]
         assert int(seeds) == len(runs)
         shown = [float(number) for number in frozen.split()]
         assert shown == pytest.approx([sum(run["frozen"]) / 5 for run in runs], abs=0.51)
         assert (tdmpc2 == "-") == world.startswith("gym:")
+        name = f"{world.replace(':', '-')}-*.json"
+        peers = [json.loads(path.read_text()) for path in (ROOT / tool.SAC_WORLDS).glob(name)]
+        expected = sorted(sum(run["frozen"]) / 5 for run in peers)
+        beside = sorted(float(number) for number in sac_frozen.split() if number != "-")
+        assert beside == pytest.approx(expected, abs=0.51)
     # By hand, from the published figures.
-    assert rows["dm_control:cartpole-swingup"][5:8] == ["839", "677", "835"]
-    assert rows["dm_control:ball_in_cup-catch"][5] == "981"
+    assert rows["dm_control:cartpole-swingup"][7:10] == ["839", "677", "835"]
+    assert rows["dm_control:ball_in_cup-catch"][7] == "981"
