@@ -45,11 +45,14 @@ def test_a_frame_from_each_task():
 
 @needs_graphics
 def test_frames_follow_the_simulation_and_leave_it_alone():
-    drawn, plain = (ContinualBenchEnv("pick-place", render_mode=m) for m in ("rgb_array", None))
+    drawn, plain = (
+        ContinualBenchEnv("pick-place", render_mode=mode, width=160, height=120)
+        for mode in ("rgb_array", None)
+    )
     for env in (drawn, plain):
         env.reset()
     first = drawn.render()
-    for _ in range(20):
+    for _ in range(10):
         action = np.array([1.0, 0.0, 0.0, 1.0])
         np.testing.assert_array_equal(drawn.step(action)[0], plain.step(action)[0])
         drawn.render()

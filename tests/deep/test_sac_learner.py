@@ -185,7 +185,13 @@ def value_of_success(
 ) -> tuple[float, float]:
     """Values of ending an episode and of going on for ever at 0.9 a step, with discount 0.9."""
     learner = make(
-        after_success=after_success, hidden=24, layers=2, discount=0.9, learning_rate=1e-3, batch=64
+        after_success=after_success,
+        hidden=24,
+        layers=2,
+        discount=0.9,
+        learning_rate=3e-3,
+        target_rate=0.2,
+        batch=64,
     )
     storage = PerfectMemory().storage(learner.columns)
     generator = np.random.default_rng(0)
@@ -201,7 +207,7 @@ def value_of_success(
             ended=up,
             task=[],
         )
-    for _ in range(2500):
+    for _ in range(700):
         learner.update(storage, generator)
         learner.log_temperature.fill_(-8.0)  # values without a bonus on entropy
     actions = torch.tensor([[0.9, 0.0], [-0.9, 0.0]])

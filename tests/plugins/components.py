@@ -1,18 +1,15 @@
-"""A planner, a memory, a strategy and an agent of somebody else: one class and one line each."""
+"""A planner, a memory and an agent of somebody else: one class and one line each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from everlearn.agents import mlp_agent, register_agent
+from everlearn.agents import register_agent
 from everlearn.baselines import RandomAgent
-from everlearn.deep.strategies import STRATEGIES
-from everlearn.deep.strategies.base import Strategy
-from everlearn.deep.strategies.storage import Reservoir
 from everlearn.interfaces import EnvironmentFacts, FloatArray, Objective, Plan, State, WorldModel
 from everlearn.planning import PLANNERS
 from everlearn.planning.rollout import action_bounds, imagine
@@ -115,23 +112,6 @@ class Clock:
 
 
 MEMORIES.register("clock", ClockConfig)
-
-
-@dataclass(frozen=True)
-class Half(Strategy):
-    """Keep a sample of everything, and drop half of its room at each boundary."""
-
-    rows: int = 64
-    """Transitions kept."""
-
-    name: ClassVar[str] = "half"
-
-    def storage(self, widths: Any, seed: Any = 0) -> Reservoir:
-        return Reservoir(widths, seed, capacity=self.rows)
-
-
-STRATEGIES.register("half", Half)
-register_agent("mlp-half", mlp_agent(Half(rows=32)))
 
 
 def shy(env: Any, seed: int, *, boldness: float = 0.5) -> RandomAgent:

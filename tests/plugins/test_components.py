@@ -24,7 +24,7 @@ SMALL: dict[str, Any] = {"candidates": 20, "horizon": 4, "elites": 5}
 
 @pytest.fixture(scope="module", autouse=True)
 def plugins() -> Iterator[None]:
-    load_plugins(["tests.plugins.components"])
+    load_plugins(["tests.plugins.components", "tests.plugins.strategy"])
     yield
     PLANNERS.unregister("shooting")
     MEMORIES.unregister("clock")

@@ -18,24 +18,28 @@ SMALL += ["--evaluation.every", 1, "--evaluation.episodes", 2, "--evaluation.hel
 SMALL += ["--evaluation.boundary-episodes", 2, "--threads", 2, "--evaluators", 2]
 
 CASES = {
-    "planner": ("oa", ["model.features=8", "planner=shooting", "planner.horizon=3"]),
-    "memory": (
-        "oa-paper",
-        ["model.features=8", "memory=clock", "memory.period=9", "planner.candidates=9",
-         "planner.elites=3", "planner.iterations=1", "planner.horizon=3"],
+    "planner and memory": (
+        "components.py",
+        "oa",
+        ["model.features=8", "planner=shooting", "planner.horizon=3", "memory=clock",
+         "memory.period=9"],
     ),
     "strategy": (
+        "strategy.py",
         "mlp-finetune",
         ["model.strategy=half", "model.strategy.rows=8", "model.hidden=8", "model.layers=2",
-         "model.train_every=7", "planner=shooting"],
+         "model.train_every=7", "planner.candidates=9", "planner.elites=3",
+         "planner.iterations=1", "planner.horizon=3"],
     ),
 }  # fmt: skip
+"""Two parts in one run, as processes take their time to start; only the last needs torch."""
 
 
 @pytest.mark.parametrize("part", CASES)
 def test_a_part_from_outside_runs_and_resumes_to_the_bit(part: str, tmp_path: Path):
-    shutil.copy(Path(__file__).with_name("components.py"), tmp_path / "my_parts.py")
-    everlearn, (agent, options) = everlearn_in(tmp_path), CASES[part]
+    file, agent, options = CASES[part]
+    shutil.copy(Path(__file__).with_name(file), tmp_path / "my_parts.py")
+    everlearn = everlearn_in(tmp_path)
     words = ["run", "--import", "my_parts", "--agent", agent, *SMALL]
     words += [word for option in options for word in ("--option", option)]
     said = everlearn(*words, "--out", "run")

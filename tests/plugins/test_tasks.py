@@ -59,7 +59,11 @@ def test_it_runs_evaluates_and_is_reported(tmp_path: Path, capsys: pytest.Captur
         "sweep",
     ]
     everlearn(*words, "--preset", "smoke", "--tasks", "raise-hand")
-    # Here the task is unknown, and the runs are drawn.
-    cli.main(["report", str(tmp_path), "--out", str(tmp_path / "report")])
+    # Here the task is unknown, and the runs are read and drawn.
+    cli.main(["report", str(tmp_path), "--json"])
+    read = capsys.readouterr()
+    assert "left out" not in read.err
+    assert len(json.loads(read.out)["studies"]) == 2
+    cli.main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "report")])
     assert "left out" not in capsys.readouterr().err
     assert "raise-hand" in (tmp_path / "report" / "index.html").read_text()

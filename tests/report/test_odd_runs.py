@@ -126,10 +126,10 @@ def test_lines_that_nobody_wrote_are_refused_or_shown(tmp_path: Path):
 def test_a_run_that_has_just_begun(tmp_path: Path):
     for before in (False, True):
         folder = tmp_path / str(before)
-        write_run(folder / "run", config_of("oa", 0), episodes=0, before=before)
+        write_run(folder / "run", config_of("oa", 0, "smoke"), episodes=0, before=before)
         report = read_report([folder])
         text = write_report(report, folder / "out").read_text()
-        assert "unfinished: 0 of 60 episodes" in text
+        assert "unfinished: 0 of 4 episodes" in text
         figures = {path.stem for path in (folder / "out" / "figures").iterdir()}
         assert figures == ({"success"} if before else set()), "nothing has been seen"
         assert methods_of(report)["oa"]["metrics"]["average_performance"]["so_far"] is None
@@ -284,6 +284,7 @@ def test_agents_tasks_and_worlds_that_nobody_here_knows_are_read_and_drawn(tmp_p
     config = config_of(
         "my-agent",
         0,
+        "smoke",
         options={"depth": {"layers": [1, 2]}},
         world="my-world",
         tasks=("juggle", "sing"),
@@ -334,7 +335,7 @@ def test_a_report_in_a_folder_of_somebody_else_does_not_follow_its_links(name: s
 
 
 def test_reports_only_read(tmp_path: Path):
-    run = write_run(tmp_path / "run", config_of("oa", 0), alone=True)
+    run = write_run(tmp_path / "run", config_of("oa", 0, "smoke"), alone=True)
     before = {file: file.stat().st_mtime_ns for file in run.rglob("*")}
     write_report(read_report([run]), tmp_path / "out")
     assert {file: file.stat().st_mtime_ns for file in run.rglob("*")} == before

@@ -324,7 +324,7 @@ def test_runs_with_snapshots_are_filmed_before_and_after(tmp_path: Path):
 
 
 def test_runs_without_snapshots_cannot_be_filmed(tmp_path: Path):
-    run = write_run(tmp_path / "run", config_of("random", 0), episodes=1)
+    run = write_run(tmp_path / "run", config_of("random", 0, "smoke"), episodes=1)
     said: list[str] = []
     write_report(read_report([run]), tmp_path / "out", film=True, notify=said.append)
     assert said == ["no videos of random: none of its runs has a snapshot"]

@@ -81,7 +81,7 @@ def test_a_strip_that_is_too_large_is_named_and_names_are_escaped(tmp_path: Path
 
 
 def test_a_run_without_snapshots_has_none_and_it_is_said(tmp_path: Path):
-    run = write_run(tmp_path / "run", config_of("random", 0), episodes=1)
+    run = write_run(tmp_path / "run", config_of("random", 0, "smoke"), episodes=1)
     said: list[str] = []
     out = write_report(read_report([run]), tmp_path / "out", pictures=True, notify=said.append)
     assert said == ["no pictures of random: none of its runs has a snapshot"]
@@ -112,10 +112,10 @@ def test_learned_episodes_are_pictured(tmp_path: Path):
 
 
 def test_a_strip_scrolls_in_its_box_on_a_phone(tmp_path: Path):
-    run = write_run(tmp_path / "run", config_of("random", 0))
+    run = write_run(tmp_path / "run", config_of("random", 0, "smoke"))
     (run / "videos").mkdir()
     frames = [np.full((SIZE, SIZE, 3), shade, np.uint8) for shade in range(PICTURES)]
-    write_strip(run / "videos" / "door-open-after-solved-63.png", frames)
+    write_strip(run / "videos" / "window-close-after-solved-63.png", frames)
     file = write_report(read_report([run]), tmp_path / "out")
     picture = "document.querySelector('img[alt^=\"Pictures of\"]')"
     with chromium() as browser:

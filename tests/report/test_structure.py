@@ -35,10 +35,11 @@ def noted(run: Path, found: Structure | dict[str, Any] = FOUND) -> Path:
 
 
 def test_a_table_shows_objects_and_touches_of_the_longest_life(tmp_path: Path):
-    noted(write_run(tmp_path / "a", config_of("oa", 100)), Structure(3))
-    noted(write_run(tmp_path / "b", config_of("oa", 101)))
-    write_run(tmp_path / "c", config_of("mlp-si", 100))
-    noted(write_run(tmp_path / "d", config_of("mlp-coreset", 100)), Structure(9, FOUND.resting))
+    noted(write_run(tmp_path / "a", config_of("oa", 100, "smoke")), Structure(3))
+    noted(write_run(tmp_path / "b", config_of("oa", 101, "smoke")))
+    write_run(tmp_path / "c", config_of("mlp-si", 100, "smoke"))
+    still = Structure(9, FOUND.resting)
+    noted(write_run(tmp_path / "d", config_of("mlp-coreset", 100, "smoke")), still)
     report = read_report([tmp_path])
     table = report.studies[0].tables["structure"]
     rows = [row for row in table.rows if row[0].startswith("oa")]

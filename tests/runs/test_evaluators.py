@@ -226,8 +226,8 @@ def test_evaluating_a_stored_run_is_shared_too(learned, alone, tmp_path):
     assert results["button-press"]["success_rate"] == solved_of(alone) / EPISODES
 
 
-# Evaluations of seconds: a signal comes while they are under way.
-LONG = tiny("random", max_steps=500, episodes_per_task=1, evaluation=EvaluationSchedule(0, 0, 6, 0))
+# Evaluations of some time: a signal comes while they are under way.
+LONG = tiny("random", max_steps=250, episodes_per_task=1, evaluation=EvaluationSchedule(0, 0, 6, 0))
 
 
 @pytest.fixture(scope="module")

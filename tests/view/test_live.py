@@ -20,6 +20,8 @@ from everlearn.support.errors import InvalidInputError
 from everlearn.view.live import LiveSession
 from everlearn.worlds import Environments, world_named
 
+pytestmark = pytest.mark.xdist_group("live")  # one session for all, in this order
+
 SMALL: dict[str, Any] = {
     "model.features": 20,
     "planner.candidates": 20,
@@ -156,6 +158,8 @@ def test_learning_off_leaves_the_model_as_it_is(running: Running) -> None:
 def test_the_task_can_be_switched_and_nothing_else_named(running: Running) -> None:
     session = running.session
     for word in ("door-open", "window-close"):
+        # A page that has yet to show the task would set its control back.
+        running.wait(lambda: session.page._current_task == session.task)
         running.client.use("task", word)
         running.wait(lambda word=word: session.task == word)
         running.wait(lambda word=word: session._env.unwrapped.task == word)

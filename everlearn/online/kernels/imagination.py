@@ -300,7 +300,8 @@ def predict_block(encoding: Any, weights: Any, vectors: Any, inputs: Any, change
     gates = encoding.gates
     firsts = gates.firsts
     change[:] = 0
-    _add_grids(encoding, weights, vectors, inputs, 0, firsts[0], change)
+    nothing = np.int64(0)  # no literal: kernels would compile once more for it
+    _add_grids(encoding, weights, vectors, inputs, nothing, firsts[0], change)
     if firsts.shape[0] > 1:
         position = np.empty((1, count), inputs.dtype)
         share = np.empty(count, inputs.dtype)
