@@ -186,15 +186,16 @@ def _open_gate(gates: Any, gate: int, inputs: Any, used: int, position: Any, out
 
     ``clip(2 (1 - distance / reach), 0, 1)``: open up to half the reach, closed beyond it.
     """
-    axes = gates.distances.counts.shape[0] // (gates.firsts.shape[0] - 1)
+    distances, reach = gates.distances, gates.reach
+    axes = distances.counts.shape[0] // (gates.firsts.shape[0] - 1)
     out[:] = 0
     for row in range(gate * axes, (gate + 1) * axes):
-        _project(gates.distances, row, inputs, position, 0, SINGLE)
+        _project(distances, row, inputs, position, 0, SINGLE)
         for c in range(used):
             out[c] += position[0, c] * position[0, c]
     zero, one = out.dtype.type(0), out.dtype.type(1)
     # Roots only if something is near; the limit has room for their rounding.
-    limit = gates.reach * gates.reach * out.dtype.type(1 + NEAR_ROOM)
+    limit = reach * reach * out.dtype.type(1 + NEAR_ROOM)
     any_near = False
     for c in range(used):
         any_near |= out[c] < limit
@@ -204,7 +205,7 @@ def _open_gate(gates: Any, gate: int, inputs: Any, used: int, position: Any, out
     any_open = False
     for c in range(used):
         # NaN opens no gate; it reaches the prediction through the other grids.
-        share = (one + one) * (one - np.sqrt(out[c]) / gates.reach)
+        share = (one + one) * (one - np.sqrt(out[c]) / reach)
         out[c] = min(share, one) if share > zero else zero
         any_open |= out[c] > zero
     return any_open
@@ -267,13 +268,23 @@ def encode_block(encoding: Any, inputs: Any, indices: Any, values: Any) -> None:
 
 @njit(cache=True, fastmath=FAST)
 def _locate_planes(
-    encoding: Any, grid: int, grids: int, inputs: Any, positions: Any, cells: Any, corners: Any
+    projection: Any,
+    grid: int,
+    grids: int,
+    bins: int,
+    inputs: Any,
+    positions: Any,
+    cells: Any,
+    corners: Any,
 ) -> None:
-    """Place every candidate on so many two-dimensional grids from `grid` on; see `locate_plane`."""
-    _project_rows(encoding.projection, 2 * grid, 2 * grids, inputs, positions)
+    """Place every candidate on so many two-dimensional grids from `grid` on; see `locate_plane`.
+
+    Called for each group, and so without the whole encoding, as `_locate_grid`.
+    """
+    _project_rows(projection, 2 * grid, 2 * grids, inputs, positions)
     for g in range(grids):
         for c in range(0, inputs.shape[1], LANES):
-            locate_plane(positions, g, c, encoding.bins, cells, corners)
+            locate_plane(positions, g, c, bins, cells, corners)
 
 
 @njit(cache=True, fastmath=FAST)
@@ -286,16 +297,16 @@ def _add_planes(
     caches while all candidates of the block use them, and the sums of a candidate are read and
     written once for the group.
     """
-    bins, count = encoding.bins, inputs.shape[1]
+    projection, bins, count = encoding.projection, encoding.bins, inputs.shape[1]
     positions = np.empty((2 * GROUP, count), inputs.dtype)
     cells = np.empty((GROUP, count), np.int32)
     corners = np.empty((CORNERS * GROUP, count), inputs.dtype)
     last_group = stop - (stop - first) % GROUP
     for grid in range(first, last_group, GROUP):
-        _locate_planes(encoding, grid, GROUP, inputs, positions, cells, corners)
+        _locate_planes(projection, grid, GROUP, bins, inputs, positions, cells, corners)
         add_grids(change, weights, grid * bins**2, bins, cells, corners, QUAD, vectors)
     for grid in range(last_group, stop):
-        _locate_planes(encoding, grid, 1, inputs, positions, cells, corners)
+        _locate_planes(projection, grid, 1, bins, inputs, positions, cells, corners)
         add_grids(change, weights, grid * bins**2, bins, cells, corners, SINGLE, vectors)
 
 
