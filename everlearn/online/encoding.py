@@ -243,9 +243,7 @@ def _compiled(rows: FloatArray) -> Projection:
     return Projection(sources, factors, counts, _alike(sources, counts))
 
 
-def _alike(
-    sources: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _alike(sources: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Count the rows from each one on that read the same inputs, itself included."""
     alike = np.ones(len(counts), np.int64)
     for row in range(len(counts) - 2, -1, -1):

@@ -241,10 +241,10 @@ class CEMPlanner:
         noise = colored_noise(
             self._generator, (count, len(self._low), config.horizon), config.noise_beta
         )
-        scale = self._unscaled
+        scale: FloatArray = self._unscaled
         if config.noise_decades:
             decades = config.noise_decades * self._generator.random((count, 1, 1), np.float32)
-            scale = (np.float32(10) ** -decades)[:, 0, 0]
+            scale = (np.float32(10) ** -decades).reshape(-1)
         candidates = np.empty((count, config.horizon, len(self._low)), dtype=np.float32)
         _place(noise, scale, mean, deviation, self._bounds, candidates)
         return candidates
