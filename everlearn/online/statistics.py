@@ -152,6 +152,16 @@ class Statistics:
         update_kernels.copy_rows(self.tiles, 0, out, False)
         return out
 
+    def copy_upper_half(self, out: FloatArray) -> None:
+        """Write ``A`` over the cells in use, from the diagonal on, to the upper left of `out`."""
+        update_kernels.copy_upper_half(self.tiles, self.used, out)
+
+    def residual(self, ridge: float, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return ``B - A W - r W`` over the cells in use, of ``W[used, L]`` by position."""
+        left = self.targets[: self.used] - ridge * weights
+        update_kernels.subtract_product(self.tiles, weights, left)
+        return left
+
     def take_over(self, other: Statistics) -> None:
         """Copy what `other` holds, of whatever type, into statistics that are still empty."""
         self.admit_in_order(other.cells)
