@@ -17,6 +17,7 @@ from everlearn.interfaces import FloatArray
 from everlearn.online.kernels import update as update_kernels
 from everlearn.online.kernels.update import SIDE
 from everlearn.support.errors import MemoryLimitError
+from everlearn.world_model.vectors import padded
 
 
 def reserve(rows: int, columns: int, dtype: npt.DTypeLike) -> FloatArray:
@@ -159,7 +160,9 @@ class Statistics:
     def residual(self, ridge: float, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return ``B - A W - r W`` over the cells in use, of ``W[used, L]`` by position."""
         left = self.targets[: self.used] - ridge * weights
-        update_kernels.subtract_product(self.tiles, weights, left)
+        whole = np.zeros((padded(self.used, SIDE), weights.shape[1]))
+        whole[: self.used] = weights
+        update_kernels.subtract_product(self.tiles, whole, left)
         return left
 
     def take_over(self, other: Statistics) -> None:

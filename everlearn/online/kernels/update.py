@@ -494,13 +494,14 @@ def copy_upper_half(tiles: Any, used: int, out: Any) -> None:
 
 @njit(cache=True, parallel=True, fastmath=FAST)
 def subtract_product(tiles: Any, weights: Any, out: Any) -> None:
-    """``out -= A W`` over all cells in use, with ``W[used, L]`` by position, all in float64.
+    """``out -= A W`` over all cells in use, with ``W`` by position, all in float64.
 
-    A row is summed by one thread, in the same order whatever their number.
+    `weights` has rows for whole tiles, zeros at the end. A row of A is summed by one thread, in the
+    same order whatever their number.
     """
     flat = tiles.reshape(-1)
-    used, width = weights.shape
-    rows_of_tiles = (used + SIDE - 1) // SIDE
+    used, width = out.shape
+    rows_of_tiles = weights.shape[0] // SIDE
     for index in prange(rows_of_tiles):
         row = np.int64(index)
         sums = np.zeros((SIDE, width))
@@ -509,12 +510,20 @@ def subtract_product(tiles: Any, weights: Any, out: Any) -> None:
             along = column <= row
             tile = first_tile(row) + column if along else first_tile(column) + row
             down, right = (SIDE, 1) if along else (1, SIDE)
-            for b in range(min(SIDE, used - SIDE * column)):
-                k = SIDE * column + b
-                for a in range(SIDE):
-                    entry = np.float64(flat[SIDE * SIDE * tile + down * a + right * b])
-                    for o in range(width):
-                        sums[a, o] += entry * weights[k, o]
+            k = SIDE * column
+            for a in range(SIDE):
+                entry = SIDE * SIDE * tile + down * a
+                first, second = np.float64(flat[entry]), np.float64(flat[entry + right])
+                third = np.float64(flat[entry + 2 * right])
+                fourth = np.float64(flat[entry + 3 * right])
+                # Four at once: sums are read and written once for a row of a tile.
+                for o in range(width):
+                    sums[a, o] += (
+                        first * weights[k, o]
+                        + second * weights[k + 1, o]
+                        + third * weights[k + 2, o]
+                        + fourth * weights[k + 3, o]
+                    )
         for a in range(min(SIDE, used - SIDE * row)):
             for o in range(width):
                 out[SIDE * row + a, o] -= sums[a, o]
