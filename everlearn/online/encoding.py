@@ -239,7 +239,18 @@ def _compiled(rows: FloatArray) -> Projection:
     order = np.argsort(~read, axis=1, kind="stable")[:, :most]
     factors = np.ascontiguousarray(np.take_along_axis(rows, order, axis=1))
     counts = np.array([padded(int(n), UNROLL) for n in read.sum(axis=1)], np.int64)
-    return Projection(np.ascontiguousarray(order.astype(np.int64)), factors, counts)
+    sources = np.ascontiguousarray(order.astype(np.int64))
+    return Projection(sources, factors, counts, _alike(sources, counts))
+
+
+def _alike(sources: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Count the rows from each one on that read the same inputs, itself included."""
+    alike = np.ones(len(counts), np.int64)
+    for row in range(len(counts) - 2, -1, -1):
+        read, following = (sources[r, : counts[r]] for r in (row, row + 1))
+        if np.array_equal(read, following):
+            alike[row] += alike[row + 1]
+    return alike
 
 
 def _dense_rows(rng: np.random.Generator, rows: int, inputs: ModelInputs) -> Rows:

@@ -596,7 +596,7 @@ class OnlineWorldModel(ImaginingModel):
     def solve(self) -> None:
         """Set the weights to the exact ridge solution of everything seen.
 
-        Factorises a matrix over all cells in use, in float64: seconds at the paper's size.
+        Factorises a matrix over all cells in use: seconds at the paper's size.
         """
         self.learner.solve()
 

@@ -69,6 +69,13 @@ ATTEMPTS = 3
 """Solves with one factorisation: the first and two of iterative refinement."""
 
 
+EXACT = 1e-11
+"""Largest residual of an exact solution, relative to the targets, of each output."""
+
+REFINEMENTS = 5
+"""Solves with one factor in float32 before an exact solution is computed with one in float64."""
+
+
 def check_cells(cells: npt.NDArray[Any], name: str, total: int) -> None:
     """Refuse anything but different cells of an encoding that has `total`."""
     inside = ((cells >= 0) & (cells < total)).all()
@@ -489,6 +496,39 @@ class RidgeLearner:
             )
         if used == 0:
             return
+        solution = self._refined_solution() if self.dtype == np.float32 else None
+        if solution is None:
+            solution = self._double_solution()
+        self.forget_previous()
+        self.set_weights(statistics.cells, solution)
+
+    def _refined_solution(self) -> Doubles | None:
+        """Solve with a factor in float32, and refine in float64; None if that does not get there.
+
+        What is left of ``B``, computed in float64, is solved for with the same factor and added
+        (see `BlockSolver`). That takes half as long as a factor in float64, for the same weights.
+        """
+        statistics, used = self.statistics, self.statistics.used
+        with self._threads.limited(blas=None):
+            factor = cholesky.room_for(used, np.float32)
+            statistics.copy_upper_half(factor)
+            cholesky.pad(factor, used)
+            _add_to_diagonal(factor, used, self.ridge)
+            if factorise_single(factor) != 0:
+                return None
+            left = statistics.targets[:used]
+            enough = EXACT * np.abs(left).max(axis=0)
+            solution = np.zeros_like(left)
+            for _ in range(REFINEMENTS):
+                solution += cholesky.solution(factor, left)
+                left = statistics.residual(self.ridge, solution)
+                if (np.abs(left).max(axis=0) <= enough).all():
+                    return solution
+        return None
+
+    def _double_solution(self) -> Doubles:
+        """Solve with a factor in float64."""
+        statistics, used = self.statistics, self.statistics.used
         matrix = statistics.lower_half()
         matrix.ravel()[:: used + 1] += self.ridge
         with self._threads.limited(blas=True):
@@ -498,9 +538,8 @@ class RidgeLearner:
                     f"the statistics of {used} cells with ridge {self.ridge:g} are not positive "
                     "definite; use a larger ridge or precision='float64'"
                 )
-            solution, _ = lapack.dpotrs(factor, statistics.targets[:used], lower=0)
-        self.forget_previous()
-        self.set_weights(statistics.cells, solution)
+            solution: Doubles = lapack.dpotrs(factor, statistics.targets[:used], lower=0)[0]
+        return solution
 
     def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Everything, for `restore`: arrays and JSON facts."""

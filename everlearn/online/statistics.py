@@ -17,6 +17,7 @@ from everlearn.interfaces import FloatArray
 from everlearn.online.kernels import update as update_kernels
 from everlearn.online.kernels.update import SIDE
 from everlearn.support.errors import MemoryLimitError
+from everlearn.world_model.vectors import padded
 
 
 def reserve(rows: int, columns: int, dtype: npt.DTypeLike) -> FloatArray:
@@ -151,6 +152,18 @@ class Statistics:
         out = np.empty((self.used, self.used))
         update_kernels.copy_rows(self.tiles, 0, out, False)
         return out
+
+    def copy_upper_half(self, out: FloatArray) -> None:
+        """Write ``A`` over the cells in use, from the diagonal on, to the upper left of `out`."""
+        update_kernels.copy_upper_half(self.tiles, self.used, out)
+
+    def residual(self, ridge: float, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return ``B - A W - r W`` over the cells in use, of ``W[used, L]`` by position."""
+        left = self.targets[: self.used] - ridge * weights
+        whole = np.zeros((padded(self.used, SIDE), weights.shape[1]))
+        whole[: self.used] = weights
+        update_kernels.subtract_product(self.tiles, whole, left)
+        return left
 
     def take_over(self, other: Statistics) -> None:
         """Copy what `other` holds, of whatever type, into statistics that are still empty."""

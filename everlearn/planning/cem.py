@@ -31,6 +31,7 @@ from everlearn.interfaces import FloatArray, Objective, Plan, WorldModel
 from everlearn.planning.noise import colored_noise
 from everlearn.planning.rollout import Actions, Sequences, action_bounds, imagine
 from everlearn.support.checks import check_number, check_whole
+from everlearn.support.compiled import njit
 from everlearn.support.errors import InvalidInputError
 
 MARGIN = 1.1
@@ -116,9 +117,8 @@ class CEMPlanner:
         self._low, self._high = action_bounds(action_space)
         middle = self._low + (self._high - self._low) / 2
         self._half_range = (self._high - self._low) / 2
-        self._lowest, self._highest = (
-            np.tile(bound, (self.config.horizon, 1)) for bound in (self._low, self._high)
-        )
+        self._bounds = np.stack([self._low, self._high])
+        self._unscaled = np.ones(self.config.candidates, np.float32)
         self._initial_mean = np.tile(middle, (self.config.horizon, 1)).astype(np.float32)
         self._weights = self.config.discount ** np.arange(self.config.horizon, dtype=np.float64)
         self._weights[-1] *= 1 + self.config.final_weight
@@ -183,7 +183,7 @@ class CEMPlanner:
     ) -> Plan:
         config = self.config
         mean: Actions = self._mean
-        deviation: Actions = np.broadcast_to(config.deviation * self._half_range, mean.shape)
+        deviation: Actions = np.tile(config.deviation * self._half_range, (config.horizon, 1))
         all_returns: list[npt.NDArray[np.float64]] = []
         elites: Sequences | None = None
         best: Sequences | None = None
@@ -241,15 +241,13 @@ class CEMPlanner:
         noise = colored_noise(
             self._generator, (count, len(self._low), config.horizon), config.noise_beta
         )
-        candidates = np.empty((count, config.horizon, len(self._low)), dtype=np.float32)
-        np.multiply(noise.transpose(0, 2, 1), deviation, out=candidates)
+        scale: FloatArray = self._unscaled
         if config.noise_decades:
             decades = config.noise_decades * self._generator.random((count, 1, 1), np.float32)
-            candidates *= np.float32(10) ** -decades
-        candidates += mean
-        # Twice as fast as np.clip with bounds of another shape.
-        np.maximum(candidates, self._lowest, out=candidates)
-        return np.minimum(candidates, self._highest, out=candidates)
+            scale = (np.float32(10) ** -decades).reshape(-1)
+        candidates = np.empty((count, config.horizon, len(self._low)), dtype=np.float32)
+        _place(noise, scale, mean, deviation, self._bounds, candidates)
+        return candidates
 
     def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Everything that later plans depend on: arrays and a JSON dictionary."""
@@ -288,6 +286,27 @@ class CEMPlanner:
         self._mean = np.array(mean)
         self._elites = np.array(elites)
         self._generator = generator
+
+
+@njit(cache=True)
+def _place(noise: Any, scale: Any, mean: Any, deviation: Any, bounds: Any, out: Any) -> None:
+    """``out[n, t, a] = clip(mean[t, a] + scale[n] deviation[t, a] noise[n, a, t], *bounds[a])``."""
+    candidates, horizon, actions = out.shape
+    # In the order of the noise, where neighbours make vectors; then put where they belong.
+    row = np.empty((actions, horizon), out.dtype)
+    means, deviations = mean.T.copy(), deviation.T.copy()
+    for n in range(candidates):
+        factor = scale[n]
+        for a in range(actions):
+            low, high = bounds[0, a], bounds[1, a]
+            for t in range(horizon):
+                value = means[a, t] + factor * (deviations[a, t] * noise[n, a, t])
+                # Comparisons with NaN are false: it stays.
+                value = low if value < low else value
+                row[a, t] = high if value > high else value
+        for t in range(horizon):
+            for a in range(actions):
+                out[n, t, a] = row[a, t]
 
 
 def _mixed(momentum: float, old: Actions, new: Actions) -> Actions:

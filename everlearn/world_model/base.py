@@ -163,8 +163,9 @@ class ImaginingModel(ABC):
         states[0] = obs
         if self._memory_tables is not None:
             # In C order, which one state for all has not: kernels compile for each order.
-            given = (part.astype(self.dtype, order="C") for part in (actions, memory))
-            self._run(Trajectories(states, *given), self._memory_tables)
+            plans = actions.astype(self.dtype, order="C", copy=False)
+            memories = memory.astype(self.dtype, order="C")  # a copy: it is advanced in place
+            self._run(Trajectories(states, plans, memories), self._memory_tables)
             return states.swapaxes(0, 1)
         # A memory without compiled form: one step at a time, its features handed over.
         tables, read = given_features(self.memory.inputs).astype(self.dtype), self.inputs.read

@@ -22,10 +22,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba.core import types
+from numba.extending import intrinsic
 
 from everlearn.interfaces import FloatArray
 from everlearn.support.compiled import njit
-from everlearn.world_model.vectors import LANES
+from everlearn.world_model.vectors import LANES, Vectors
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 
@@ -128,12 +130,61 @@ def aligned_empty(rows: int, columns: int, like: Any) -> Any:
     return buffer[skip : skip + rows * columns].reshape((rows, columns))
 
 
+@intrinsic
+def _move_lanes(
+    typingctx: Any, states: Any, step: Any, n: Any, i: Any, change: Any, c: Any, limits: Any
+) -> Any:
+    """``s' = clip(s + change, low, high)`` of `LANES` numbers of a state, from number `i` on.
+
+    A change below the smallest one is none. Comparisons with NaN are false: it is added and stays.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        states_, step_, n_, i_, change_, c_, limits_ = args
+        v = Vectors(context, builder, states.dtype)
+        low, high, smallest = (
+            v.load(v.pointer(*v.field(limits, limits_, name), [i_])) for name in Limits._fields
+        )
+        moved = v.load(v.pointer(change, change_, [c_, i_]))
+        small = builder.fcmp_ordered("<", v.call("fabs", moved), smallest)
+        moved = builder.select(small, v.constant(0.0), moved)
+        value = builder.fadd(v.load(v.pointer(states, states_, [step_, n_, i_])), moved)
+        value = builder.select(builder.fcmp_ordered("<", value, low), low, value)
+        value = builder.select(builder.fcmp_ordered(">", value, high), high, value)
+        following = builder.add(step_, step_.type(1))
+        v.store(value, v.pointer(states, states_, [following, n_, i_]))
+        return context.get_dummy_value()
+
+    whole = types.intp
+    return types.void(states, whole, whole, whole, change, whole, limits), codegen
+
+
+@intrinsic
+def _displace_lanes(
+    typingctx: Any, states: Any, step: Any, n: Any, i: Any, memories: Any, m: Any
+) -> Any:
+    """``m = s' - s`` of `LANES` numbers, from `i` on in a state and from `m` on in a memory."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        states_, step_, n_, i_, memories_, m_ = args
+        v = Vectors(context, builder, states.dtype)
+        following = builder.add(step_, step_.type(1))
+        after = v.load(v.pointer(states, states_, [following, n_, i_]))
+        before = v.load(v.pointer(states, states_, [step_, n_, i_]))
+        v.store(builder.fsub(after, before), v.pointer(memories, memories_, [n_, m_]))
+        return context.get_dummy_value()
+
+    whole = types.intp
+    return types.void(states, whole, whole, whole, memories, whole), codegen
+
+
 @njit(cache=True, fastmath=FAST)
 def memory_advance(start: int, count: int, step: int, trajectories: Any, tables: Any) -> None:
     """Advance memories of candidates ``start + c`` by a step whose next state is known."""
     states, actions, memories = trajectories
     indices, low, high, scale = tables.action_indices, tables.low, tables.high, tables.scale
     axes, first = indices.shape[0], indices.shape[0] + tables.actions
+    displacements = tables.displacements
     one = memories.dtype.type(1)
     for n in range(start, start + count):
         for m in range(axes):
@@ -141,8 +192,11 @@ def memory_advance(start: int, count: int, step: int, trajectories: Any, tables:
             memories[n, m] = min(max(moved, low[m]), high[m])
         for m in range(tables.actions):
             memories[n, axes + m] = actions[n, step, m]
-        for i in range(tables.displacements):
+        for i in range(displacements if displacements < LANES else 0):
             memories[n, first + i] = states[step + 1, n, i] - states[step, n, i]
+        for vector in range((displacements + LANES - 1) // LANES if displacements >= LANES else 0):
+            i = min(vector * LANES, displacements - LANES)  # see `advance_step`
+            _displace_lanes(states, step, n, i, memories, first + i)
 
 
 @njit(cache=True, fastmath=FAST)
@@ -193,19 +247,25 @@ def assemble_step(
 def advance_step(
     start: int, count: int, step: int, trajectories: Any, tables: Any, change: Any
 ) -> None:
-    """Add ``change[c]`` to the states of candidates ``start + c``, and advance their memories."""
-    states = trajectories.states
-    low, high, smallest_change = tables.limits
+    """Add ``change[c]`` to the states of candidates ``start + c``, and advance their memories.
+
+    A state of whole vectors and a few numbers more is done in vectors as well: the last one begins
+    where it ends with the state, and does some numbers a second time.
+    """
+    states, limits = trajectories.states, tables.limits
+    low, high, smallest_change = limits
+    size = states.shape[2]
     zero = states.dtype.type(0)
     # Elements of whole arrays: a row by itself would be an array that is counted, which takes
     # longer than the arithmetic.
     for c in range(count):
         n = start + c
-        # Without branches, so that it is done in vectors. Comparisons with NaN are false: it is
-        # added and stays.
-        for i in range(states.shape[2]):
+        for i in range(size if size < LANES else 0):
             moved = change[c, i]
             value = states[step, n, i] + (zero if abs(moved) < smallest_change[i] else moved)
             value = low[i] if value < low[i] else value
             states[step + 1, n, i] = high[i] if value > high[i] else value
+        for vector in range((size + LANES - 1) // LANES if size >= LANES else 0):
+            i = min(vector * LANES, size - LANES)
+            _move_lanes(states, step, n, i, change, c, limits)
     memory_advance(start, count, step, trajectories, tables.memory)

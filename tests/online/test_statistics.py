@@ -38,6 +38,12 @@ def test_rows_and_files_hold_the_sums_of_the_cells_in_use(active: int, threads: 
     np.testing.assert_allclose(statistics.rows(), expected, atol=1e-12)
     np.testing.assert_allclose(statistics.rows(3, 5), expected[3:5], atol=1e-12)
     np.testing.assert_allclose(np.tril(statistics.lower_half()), np.tril(expected), atol=1e-12)
+    upper = np.zeros(expected.shape)
+    statistics.copy_upper_half(upper)
+    np.testing.assert_allclose(upper, np.triu(expected), atol=1e-12)
+    weights = np.random.default_rng(1).normal(size=(len(used), statistics.targets.shape[1]))
+    residual = statistics.targets[: len(used)] - expected @ weights - 0.5 * weights
+    np.testing.assert_allclose(statistics.residual(0.5, weights), residual, atol=1e-10)
     diagonal = statistics.diagonal(np.arange(len(used)))
     np.testing.assert_allclose(diagonal, np.diag(expected), atol=1e-12)
     # What files of every version hold: the upper half, row by row.

@@ -27,6 +27,9 @@ from everlearn.world_model.vectors import LANES, aligned_zeros, padded
 NARROW, WIDE = 32, 96
 """Rows of a block: of few in the second cache or the third, what is above them is read once."""
 
+DEEP = 192
+"""Rows above a block that are subtracted in one run."""
+
 NEAR = 512
 """Rows of a matrix that lies in the second cache."""
 
@@ -134,7 +137,11 @@ def _factorise_far(matrix: Any, threads: int) -> int:
         bottom = min(top + WIDE, rows)
         if top:
             for thread in prange(threads):
-                _subtract_rows(matrix, top, bottom - top, 0, top, np.int64(thread), threads)
+                # In runs that lie in the second cache; the order of the sums stays the same.
+                for first in range(0, top, DEEP):
+                    last = min(first + DEEP, top)
+                    part = np.int64(thread)
+                    _subtract_rows(matrix, top, bottom - top, first, last, part, threads)
         failed = _finish_block(matrix, top, bottom)
         if failed:
             return failed

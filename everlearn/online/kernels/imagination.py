@@ -23,7 +23,8 @@ from numba import prange
 
 from everlearn.interfaces import FloatArray
 from everlearn.online.kernels.simd import (
-    add_grid,
+    CORNERS,
+    add_grids,
     add_linear,
     add_row,
     locate_lanes,
@@ -49,11 +50,14 @@ UNROLL = 2
 PANEL = (0,) * 3
 """As long as vectors are projected together."""
 
-PAIR = (0,) * 2
-"""Both rows of a two-dimensional grid."""
+QUAD, PAIR, SINGLE = (0,) * 4, (0,) * 2, (0,)
+"""Four, two or one: of vectors, rows or grids that are worked on together."""
 
-SINGLE = (0,)
-"""One vector, or one row."""
+NEAR_ROOM = 1e-4
+"""By how much more than its reach, squared, a gate may be away and still be looked at."""
+
+GROUP = len(QUAD)
+"""Grids of two dimensions that are located, and then added, together."""
 
 
 class Projection(NamedTuple):
@@ -65,6 +69,8 @@ class Projection(NamedTuple):
     """What it multiplies them by, ``[R, most]``."""
     counts: npt.NDArray[np.int64]
     """How many there are, ``[R]``: a multiple of `UNROLL`."""
+    alike: npt.NDArray[np.int64]
+    """Rows from each one on that read the same inputs as it does, itself included, ``[R]``."""
 
 
 class Gates(NamedTuple):
@@ -127,15 +133,24 @@ def _project(projection: Any, row: int, inputs: Any, out: Any, target: int, rows
 
 
 @njit(cache=True, fastmath=FAST)
-def _read_alike(projection: Any, row: int) -> bool:
-    """Whether a row of a projection reads the same inputs as the next one."""
-    sources, _, counts = projection
-    if counts[row] != counts[row + 1]:
-        return False
-    for k in range(counts[row]):  # noqa: SIM110, no generators in compiled code
-        if sources[row, k] != sources[row + 1, k]:
-            return False
-    return True
+def _project_rows(projection: Any, row: int, count: int, inputs: Any, out: Any) -> None:
+    """Project every candidate c by `count` rows: ``out[r, c]``, r from 0 on.
+
+    Rows that read the same inputs go together, so that these are read once for all of them.
+    """
+    alike = projection.alike
+    done = 0
+    while done < count:
+        together = min(alike[row + done], count - done)
+        if together >= len(QUAD):
+            _project(projection, row + done, inputs, out, done, QUAD)
+            done += len(QUAD)
+        elif together >= len(PAIR):
+            _project(projection, row + done, inputs, out, done, PAIR)
+            done += len(PAIR)
+        else:
+            _project(projection, row + done, inputs, out, done, SINGLE)
+            done += 1
 
 
 @njit(cache=True, fastmath=FAST)
@@ -171,17 +186,26 @@ def _open_gate(gates: Any, gate: int, inputs: Any, used: int, position: Any, out
 
     ``clip(2 (1 - distance / reach), 0, 1)``: open up to half the reach, closed beyond it.
     """
-    axes = gates.distances.counts.shape[0] // (gates.firsts.shape[0] - 1)
+    distances, reach = gates.distances, gates.reach
+    axes = distances.counts.shape[0] // (gates.firsts.shape[0] - 1)
     out[:] = 0
     for row in range(gate * axes, (gate + 1) * axes):
-        _project(gates.distances, row, inputs, position, 0, SINGLE)
+        _project(distances, row, inputs, position, 0, SINGLE)
         for c in range(used):
             out[c] += position[0, c] * position[0, c]
     zero, one = out.dtype.type(0), out.dtype.type(1)
+    # Roots only if something is near; the limit has room for their rounding.
+    limit = reach * reach * out.dtype.type(1 + NEAR_ROOM)
+    any_near = False
+    for c in range(used):
+        any_near |= out[c] < limit
+    if not any_near:
+        out[:] = 0
+        return False
     any_open = False
     for c in range(used):
         # NaN opens no gate; it reaches the prediction through the other grids.
-        share = (one + one) * (one - np.sqrt(out[c]) / gates.reach)
+        share = (one + one) * (one - np.sqrt(out[c]) / reach)
         out[c] = min(share, one) if share > zero else zero
         any_open |= out[c] > zero
     return any_open
@@ -243,28 +267,47 @@ def encode_block(encoding: Any, inputs: Any, indices: Any, values: Any) -> None:
 
 
 @njit(cache=True, fastmath=FAST)
+def _locate_planes(
+    projection: Any,
+    grid: int,
+    grids: int,
+    bins: int,
+    inputs: Any,
+    positions: Any,
+    cells: Any,
+    corners: Any,
+) -> None:
+    """Place every candidate on so many two-dimensional grids from `grid` on; see `locate_plane`.
+
+    Called for each group, and so without the whole encoding, as `_locate_grid`.
+    """
+    _project_rows(projection, 2 * grid, 2 * grids, inputs, positions)
+    for g in range(grids):
+        for c in range(0, inputs.shape[1], LANES):
+            locate_plane(positions, g, c, bins, cells, corners)
+
+
+@njit(cache=True, fastmath=FAST)
 def _add_planes(
     encoding: Any, weights: Any, vectors: Any, inputs: Any, first: int, stop: int, change: Any
 ) -> None:
     """Add what the two-dimensional grids `first` to `stop` predict.
 
-    Grid by grid: the rows of one grid (81 x 32 floats in the paper) stay in the nearest
-    cache while all candidates of the block use them.
+    Group by group: the rows of a few grids (81 x 32 floats each in the paper) stay in the nearest
+    caches while all candidates of the block use them, and the sums of a candidate are read and
+    written once for the group.
     """
-    projection, bins = encoding.projection, encoding.bins
-    count = inputs.shape[1]
-    positions = np.empty((2, count), inputs.dtype)
-    cells = np.empty(count, np.int32)
-    corners = np.empty((4, count), inputs.dtype)
-    for grid in range(first, stop):
-        if _read_alike(projection, 2 * grid):
-            _project(projection, 2 * grid, inputs, positions, 0, PAIR)
-        else:
-            for dim in range(2):
-                _project(projection, 2 * grid + dim, inputs, positions, dim, SINGLE)
-        for c in range(0, count, LANES):
-            locate_plane(positions, c, bins, cells, corners)
-        add_grid(change, weights, grid * bins**2, bins, cells, corners, vectors)
+    projection, bins, count = encoding.projection, encoding.bins, inputs.shape[1]
+    positions = np.empty((2 * GROUP, count), inputs.dtype)
+    cells = np.empty((GROUP, count), np.int32)
+    corners = np.empty((CORNERS * GROUP, count), inputs.dtype)
+    last_group = stop - (stop - first) % GROUP
+    for grid in range(first, last_group, GROUP):
+        _locate_planes(projection, grid, GROUP, bins, inputs, positions, cells, corners)
+        add_grids(change, weights, grid * bins**2, bins, cells, corners, QUAD, vectors)
+    for grid in range(last_group, stop):
+        _locate_planes(projection, grid, 1, bins, inputs, positions, cells, corners)
+        add_grids(change, weights, grid * bins**2, bins, cells, corners, SINGLE, vectors)
 
 
 @njit(cache=True, fastmath=FAST)

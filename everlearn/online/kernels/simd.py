@@ -10,6 +10,9 @@ from numba.extending import intrinsic
 
 from everlearn.world_model.vectors import LANES, Vectors
 
+CORNERS = 4
+"""Cells around a location on a grid of two dimensions."""
+
 
 @intrinsic
 def project_lanes(
@@ -107,21 +110,22 @@ def locate_lanes(
 
 @intrinsic
 def locate_plane(
-    typingctx: Any, positions: Any, column: Any, bins: Any, cells: Any, corners: Any
+    typingctx: Any, positions: Any, grid: Any, column: Any, bins: Any, cells: Any, corners: Any
 ) -> Any:
-    """Place `LANES` pairs of projections ``positions[2, c]`` on a grid of two dimensions.
+    """Place `LANES` pairs of projections ``positions[2 g + dim, c]`` on grid g of a group.
 
-    ``cells[c]`` becomes the first of the four corners around, counted in the grid, and
-    ``corners[n, c]`` their weights: itself, its neighbour, and the two a line on.
+    Grids have two dimensions. ``cells[g, c]`` becomes the first of the four corners around,
+    counted in the grid, and ``corners[4 g + n, c]`` their weights: itself, its neighbour, and
+    the two a line on.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        positions_, column_, bins_, cells_, corners_ = args
+        positions_, grid_, column_, bins_, cells_, corners_ = args
         v = Vectors(context, builder, positions.dtype)
         index = column_.type
         located = []
         for dim in range(2):
-            axis = ir.Constant(index, dim)
+            axis = builder.add(builder.mul(grid_, ir.Constant(index, 2)), ir.Constant(index, dim))
             projected = v.load(v.pointer(positions, positions_, [axis, column_]))
             located.append(_located(v, projected, bins_))
         (i, s), (j, t) = located
@@ -130,12 +134,16 @@ def locate_plane(
         below = builder.fsub(s, both)
         neither = builder.fsub(builder.fsub(v.constant(1.0), s), right)
         line = v.splat(builder.trunc(bins_, ir.IntType(32)))
-        v.store(builder.add(builder.mul(i, line), j), v.pointer(cells, cells_, [column_]))
+        cell = builder.add(builder.mul(i, line), j)
+        v.store(cell, v.pointer(cells, cells_, [grid_, column_]))
+        first = builder.mul(grid_, ir.Constant(index, CORNERS))
         for n, weight in enumerate((neither, right, below, both)):
-            v.store(weight, v.pointer(corners, corners_, [ir.Constant(index, n), column_]))
+            corner = builder.add(first, ir.Constant(index, n))
+            v.store(weight, v.pointer(corners, corners_, [corner, column_]))
         return context.get_dummy_value()
 
-    return types.void(positions, types.intp, types.intp, cells, corners), codegen
+    whole = types.intp
+    return types.void(positions, whole, whole, whole, cells, corners), codegen
 
 
 @intrinsic
@@ -172,7 +180,7 @@ def add_row(typingctx: Any, out: Any, row: Any, weights: Any, index: Any, factor
 
 
 @intrinsic
-def add_grid(
+def add_grids(
     typingctx: Any,
     change: Any,
     weights: Any,
@@ -180,47 +188,62 @@ def add_grid(
     bins: Any,
     cells: Any,
     corners: Any,
+    grids: Any,
     vectors: Any,
 ) -> Any:
-    """Add what one two-dimensional grid predicts to ``change[c]``, all c.
+    """Add what a group of two-dimensional grids predicts to ``change[c]``, all c.
 
-    ``cells`` and ``corners`` are those of `locate_plane`; the grid's weights begin at row
-    `first`. `vectors` is a tuple as long as a row has vectors, so that the row's width is known
-    when this is compiled and sums stay in registers.
+    ``cells`` and ``corners`` are those of `locate_plane`; the weights of the first grid begin at
+    row `first`, those of the others follow. `grids` is a tuple as long as the group has grids,
+    and `vectors` one as long as a row has vectors, so that both are known when this is compiled:
+    sums stay in registers, and are read and written once for the whole group.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        change_, weights_, first_, bins_, cells_, corners_, _ = args
+        change_, weights_, first_, bins_, cells_, corners_, _, _ = args
         v = Vectors(context, builder, change.dtype)
         index = bins_.type
-        width = ir.Constant(index, len(vectors) * LANES)
-        zero = ir.Constant(index, 0)
+
+        def number(value: int) -> Any:
+            return ir.Constant(index, value)
+
+        width, zero = number(len(vectors) * LANES), number(0)
         targets = v.pointer(change, change_, [zero, zero])
-        sources = v.pointer(weights, weights_, [first_, zero])
-        cell_pointer = v.pointer(cells, cells_, [zero])
-        factors = [v.pointer(corners, corners_, [ir.Constant(index, n), zero]) for n in range(4)]
-        lanes = [ir.Constant(index, n * LANES) for n in range(len(vectors))]
+        lanes = [number(n * LANES) for n in range(len(vectors))]
         next_line = builder.mul(bins_, width)
+        rows_of_grid = builder.mul(bins_, bins_)
+        group = []
+        for g in range(len(grids)):
+            row = builder.add(first_, builder.mul(rows_of_grid, number(g)))
+            sources = v.pointer(weights, weights_, [row, zero])
+            located = v.pointer(cells, cells_, [number(g), zero])
+            factors = [
+                v.pointer(corners, corners_, [number(CORNERS * g + n), zero])
+                for n in range(CORNERS)
+            ]
+            group.append((sources, located, factors))
         with cgutils.for_range(builder, v.shape(change, change_, 0)) as loop:
             c = loop.index
             target = builder.gep(targets, [builder.mul(c, width)])
             totals = [v.load(builder.gep(target, [lane])) for lane in lanes]
-            cell = builder.sext(builder.load(builder.gep(cell_pointer, [c])), index)
-            corner = builder.gep(sources, [builder.mul(cell, width)])
-            lower = builder.gep(corner, [next_line])
-            rows = (corner, builder.gep(corner, [width]), lower, builder.gep(lower, [width]))
-            for row, pointer in zip(rows, factors, strict=True):
-                splat = v.splat(builder.load(builder.gep(pointer, [c])))
-                totals = [
-                    v.fma(splat, v.load(builder.gep(row, [lane])), total)
-                    for lane, total in zip(lanes, totals, strict=True)
-                ]
+            for sources, located, factors in group:
+                cell = builder.sext(builder.load(builder.gep(located, [c])), index)
+                corner = builder.gep(sources, [builder.mul(cell, width)])
+                lower = builder.gep(corner, [next_line])
+                rows = (corner, builder.gep(corner, [width]), lower, builder.gep(lower, [width]))
+                for row, pointer in zip(rows, factors, strict=True):
+                    splat = v.splat(builder.load(builder.gep(pointer, [c])))
+                    totals = [
+                        v.fma(splat, v.load(builder.gep(row, [lane])), total)
+                        for lane, total in zip(lanes, totals, strict=True)
+                    ]
             for lane, total in zip(lanes, totals, strict=True):
                 v.store(total, builder.gep(target, [lane]))
         return context.get_dummy_value()
 
-    signature = types.void(change, weights, types.intp, types.intp, cells, corners, vectors)
-    return signature, codegen
+    whole = types.intp
+    given = (change, weights, whole, whole, cells, corners, grids, vectors)
+    return types.void(*given), codegen
 
 
 @intrinsic
@@ -236,7 +259,7 @@ def add_linear(
 ) -> Any:
     """``change[c] += sum over i of inputs[i, c] * weights[first + i - start]``, all c.
 
-    For the inputs from `start` to `stop`; `vectors` as for `add_grid`.
+    For the inputs from `start` to `stop`; `vectors` as for `add_grids`.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:

@@ -480,6 +480,56 @@ def copy_rows(tiles: Any, first: int, out: Any, whole: bool) -> None:
 
 
 @njit(cache=True, parallel=True)
+def copy_upper_half(tiles: Any, used: int, out: Any) -> None:
+    """Upper half of A into the upper left of a matrix."""
+    flat = tiles.reshape(-1)
+    for index in prange((used + SIDE - 1) // SIDE):
+        column: Any = np.int64(index)
+        # As in `pack`: four rows of the upper half are read down one column of tiles.
+        for k in range(SIDE * column, used):
+            base = SIDE * SIDE * (first_tile(k // SIDE) + column) + SIDE * (k % SIDE)
+            for row in range(SIDE * column, min(SIDE * (column + 1), k + 1)):
+                out[row, k] = flat[base + row - SIDE * column]
+
+
+@njit(cache=True, parallel=True, fastmath=FAST)
+def subtract_product(tiles: Any, weights: Any, out: Any) -> None:
+    """``out -= A W`` over all cells in use, with ``W`` by position, all in float64.
+
+    `weights` has rows for whole tiles, zeros at the end. A row of A is summed by one thread, in the
+    same order whatever their number.
+    """
+    flat = tiles.reshape(-1)
+    used, width = out.shape
+    rows_of_tiles = weights.shape[0] // SIDE
+    for index in prange(rows_of_tiles):
+        row = np.int64(index)
+        sums = np.zeros((SIDE, width))
+        for column in range(rows_of_tiles):
+            # Beyond the diagonal a tile is stored as its mirror image.
+            along = column <= row
+            tile = first_tile(row) + column if along else first_tile(column) + row
+            down, right = (SIDE, 1) if along else (1, SIDE)
+            k = SIDE * column
+            for a in range(SIDE):
+                entry = SIDE * SIDE * tile + down * a
+                first, second = np.float64(flat[entry]), np.float64(flat[entry + right])
+                third = np.float64(flat[entry + 2 * right])
+                fourth = np.float64(flat[entry + 3 * right])
+                # Four at once: sums are read and written once for a row of a tile.
+                for o in range(width):
+                    sums[a, o] += (
+                        first * weights[k, o]
+                        + second * weights[k + 1, o]
+                        + third * weights[k + 2, o]
+                        + fourth * weights[k + 3, o]
+                    )
+        for a in range(min(SIDE, used - SIDE * row)):
+            for o in range(width):
+                out[SIDE * row + a, o] -= sums[a, o]
+
+
+@njit(cache=True, parallel=True)
 def pack(tiles: Any, used: int, packed: Any) -> None:
     """Upper half of A, row by row, from tiles."""
     flat = tiles.reshape(-1)
