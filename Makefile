@@ -2,8 +2,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LENGTH ?= 1
-# Without --no-compile, pip spends a third of its time on modules that nobody imports.
-PIP_FLAGS := --quiet --disable-pip-version-check --no-compile -c constraints.txt
+# pip compiles what it installs: where no bytecode is written, every process would do it again.
+PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
 CORE := support world_model online continual_bench worlds planning runs results test_registry.py \
 	test_cli.py

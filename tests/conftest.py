@@ -7,17 +7,6 @@ import sys
 import numba
 import pytest
 
-from everlearn.support.processes import processors
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Give the number of workers that `-n auto` stands for.
-
-    One more than there are processors: tests wait for processes and browsers a fifth of the time.
-    """
-    return len(processors()) + 1
-
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:

@@ -83,11 +83,13 @@ class RecursiveLearner:
         self._max_bytes = max_bytes
         self.weights = self.table = aligned_zeros((cells, self.width), self.dtype)
         self.inverse = reserve(cells, cells, self.dtype)
-        self.changes: FloatArray = np.zeros((kernels.DELAY, cells), self.dtype)
+        # The group of changes that fills up, and the one that rows of P take in.
+        self.changes: FloatArray = np.zeros((2, kernels.DELAY, cells), self.dtype)
         self.samples = 0
         self.unknown_before = 0.0
         self.used = 0
         self._kept_changes = 0
+        self._folded = 0  # rows that have taken in the second group
         self._position_of: Cells = np.full(cells, -1, np.int64)
         self._cells: Cells = np.zeros(cells, np.int64)
         self._visits: Doubles = np.zeros(cells)
@@ -133,7 +135,9 @@ class RecursiveLearner:
         cells, values = cells[active], values[active].astype(self.dtype, copy=False)
         positions = self.admit(cells)
         gains, errors = self._gain[: self.used], np.zeros(self.outputs, self.dtype)
-        kernels.gain(self.inverse, self.changes, positions, values, self.used, self._gain)
+        kernels.gain(
+            self.inverse, self.changes, self._folded, positions, values, self.used, self._gain
+        )
         growth = 1 + float(values @ gains[positions])
         if not growth > 0.5:  # in exact arithmetic it is 1 or more
             raise UnsolvableError(
@@ -144,11 +148,7 @@ class RecursiveLearner:
             )
         errors[:] = (target - values @ self.weights[cells, : self.outputs]) / growth
         kernels.add_outer(self.weights, self.cells_in_use, gains, errors)
-        self.changes[self._kept_changes, : self.used] = gains / np.sqrt(growth)
-        self._kept_changes += 1
-        if self._kept_changes == kernels.DELAY:
-            kernels.fold(self.inverse, self.changes, self.used)
-            self._kept_changes = 0
+        self._keep(gains / np.sqrt(growth))
         self._visits[cells] += values.astype(np.float64) ** 2
         self.samples += 1
         self.unknown_before = growth - 1
@@ -161,11 +161,30 @@ class RecursiveLearner:
     def solve(self) -> None:
         """Do nothing: the weights are the solution."""
 
+    def _keep(self, change: FloatArray) -> None:
+        """Keep a change for later, and let the next rows of ``P`` take in the group before it."""
+        self.changes[0, self._kept_changes, : self.used] = change
+        self._kept_changes += 1
+        self._fold_until(self.used * self._kept_changes // kernels.DELAY)
+        if self._kept_changes == kernels.DELAY:
+            self._begin_to_fold()
+
+    def _fold_until(self, row: int) -> None:
+        """Let the rows before this one take in the second group."""
+        kernels.fold(self.inverse, self.changes[1], self._folded, row, 0, self.used)
+        self._folded = row
+
+    def _begin_to_fold(self) -> None:
+        """Make the group that fills up the one that rows take in; the one before is done."""
+        self.changes[1] = self.changes[0]
+        self.changes[0] = 0
+        self._kept_changes = self._folded = 0
+
     def fold(self) -> None:
         """Bring all changes into ``P``."""
-        if self._kept_changes:
-            kernels.fold(self.inverse, self.changes, self.used)
-            self._kept_changes = 0
+        for _ in self.changes:
+            self._fold_until(self.used)
+            self._begin_to_fold()
 
     def variance(self, cells: Cells, values: FloatArray) -> float:
         """``phi^T P phi``, what is not known of an input; ``|phi|^2 / r`` where nothing is."""
@@ -176,7 +195,7 @@ class RecursiveLearner:
             return rest
         values, positions = values[known].astype(self.dtype, copy=False), positions[known]
         gains = np.zeros(self.cells, self.dtype)
-        kernels.gain(self.inverse, self.changes, positions, values, self.used, gains)
+        kernels.gain(self.inverse, self.changes, self._folded, positions, values, self.used, gains)
         return rest + max(float(values @ gains[positions]), 0.0)
 
     def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
@@ -188,31 +207,43 @@ class RecursiveLearner:
         arrays = {
             "cells": cells.copy(),
             "inverse": triangle,
-            "changes": self.changes[:, :used].copy(),
+            "changes": self.changes[:, :, :used].copy(),
             "visits": self._visits[cells],
             "weights": self.weights[cells, : self.outputs],
         }
-        return arrays, {"steps": self.samples, "kept_changes": self._kept_changes}
+        counts = {"kept_changes": self._kept_changes, "folded": self._folded}
+        return arrays, {"steps": self.samples, **counts}
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, Any]) -> None:
         """Take over what `state` returned; on bad input raise and change nothing."""
         used = len(np.atleast_1d(arrays.get("cells", ())))
+        if "folded" not in meta:  # files from before there were two groups
+            older = np.asarray(arrays.get("changes", ()))
+            arrays, meta = (
+                {**arrays, "changes": np.stack([older, 0 * older])},
+                {**meta, "folded": 0},
+            )
         check_arrays(
             arrays,
             {
                 "cells": ("i", (used,)),
                 "inverse": ("f", (used * (used + 1) // 2,)),
-                "changes": ("f", (kernels.DELAY, used)),
+                "changes": ("f", (2, kernels.DELAY, used)),
                 "visits": ("f", (used,)),
                 "weights": ("f", (used, self.outputs)),
             },
         )
         samples: Any = meta.get("steps")
         kept: Any = meta.get("kept_changes")
+        folded: Any = meta.get("folded")
         cells = arrays["cells"]
         check_cells(cells, "cells", self.cells)
-        if type(samples) is not int or samples < 0 or kept not in range(kernels.DELAY):
-            raise InvalidInputError(f"a state cannot have counted {samples!r} steps, {kept!r} kept")
+        counted = type(samples) is int and samples >= 0 and type(folded) is int
+        if not counted or kept not in range(kernels.DELAY) or not 0 <= folded <= used:
+            raise InvalidInputError(
+                f"a state of {used} cells cannot have counted {samples!r} steps, {kept!r} kept, "
+                f"{folded!r} rows folded"
+            )
         if not all(np.isfinite(arrays[name]).all() for name in ("inverse", "changes", "weights")):
             raise InvalidInputError("the stored weights have numbers that are not finite")
         inverse = reserve(self.cells, self.cells, self.dtype)
@@ -222,13 +253,18 @@ class RecursiveLearner:
             inverse[row, : row + 1] = line
             inverse[:row, row] = line[:-1]
             first += row + 1
+        # A row that has taken in the second group, beside one that has not: the half of P that is
+        # stored has what the latter knows.
+        group = np.ascontiguousarray(arrays["changes"][1], self.dtype)
+        kernels.fold(inverse, group, 0, folded, folded, used)
         # Nothing below can fail: the learner is either the old one or wholly the new one.
         self.inverse, self.used, self.samples, self._kept_changes = inverse, used, samples, kept
+        self._folded = folded
         self._position_of[:] = -1
         self._position_of[cells] = np.arange(used)
         self._cells[:used] = cells
         self.changes[:] = 0
-        self.changes[:, :used] = arrays["changes"]
+        self.changes[:, :, :used] = arrays["changes"]
         self._visits[:] = 0
         self._visits[cells] = arrays["visits"]
         self.weights[:, : self.outputs] = 0
