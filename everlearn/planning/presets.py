@@ -36,10 +36,10 @@ GAPS = (
 
 OA_GENERAL = PlanningAgentConfig(
     model=OnlineModelConfig(
-        features=100,
+        features=200,
         bins=5,
         ridge=5.0,
-        row_inputs=3,
+        row_inputs=4,
         linear=True,
         linear_observations=True,
         linear_gain=7.0,

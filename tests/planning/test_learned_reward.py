@@ -15,7 +15,7 @@ from everlearn.interfaces import FloatArray
 from everlearn.support.errors import InvalidInputError, NotReadyError
 
 OPTIONS: dict[str, Any] = {
-    "model": {"features": 60},
+    "model": {"features": 150},
     "planner": {"candidates": 60, "horizon": 10, "elites": 10},
 }
 
