@@ -16,12 +16,15 @@ run: $(VENV)/.installed-core
 	@echo "(the commands are in $(BIN); activate it with: . $(BIN)/activate)"
 
 test:
-	@$(MAKE) --no-print-directory -j2 system-packages $(VENV)/.installed-deep
-	@$(MAKE) --no-print-directory -j4 lint kernels-online kernels-double kernels-deep
+	@$(MAKE) --no-print-directory -j3 LINTED_WITH=$(VENV)/.installed-deep \
+		system-packages kernels-online kernels-double lint kernels-deep
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -m "not torture"
 
-# Some tests first, while lint runs: they compile what all workers need, once.
-kernels-online kernels-double kernels-deep: $(VENV)/.installed-deep
+# Some tests first, while pip installs the rest and lint runs: they compile what all workers need,
+# once.
+kernels-online kernels-double: $(VENV)/.installed-first
+kernels-deep: $(VENV)/.installed-deep
+kernels-online kernels-double kernels-deep:
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -q --no-header --durations=0 \
 		-m "not torture" $(FIRST)
 
@@ -42,7 +45,9 @@ core:
 		-m "not torture" $(addprefix tests/,$(CORE)) \
 		-k "not mlp and not sac and not deep and not papers_agent"
 
-lint: $(VENV)/.installed
+# One installation at a time: `test` lints with what it installs for the tests.
+LINTED_WITH := $(VENV)/.installed
+lint: $(LINTED_WITH)
 	$(BIN)/ruff check everlearn tests benchmarks tools
 	$(BIN)/ruff format --check everlearn tests benchmarks tools
 	$(BIN)/mypy
@@ -81,14 +86,19 @@ $(VENV)/.installed-core: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[suite,video,view]"
 	touch $@
 
+# What the first tests need: everlearn without extras.
+$(VENV)/.installed-first: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e . pytest pytest-timeout pytest-xdist hypothesis
+	touch $@
+
 # All at once, as pip takes its time to look at what is there already.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,docs,suite,video,view,dev]"
 	touch $(VENV)/.installed-core $@
 
-$(VENV)/.installed-deep: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(VENV)/.installed-deep: pyproject.toml constraints.txt $(VENV)/.installed-first
 	$(BIN)/python -m pip install $(PIP_FLAGS) -e ".[cluster,deep,docs,suite,video,view,dev]"
 	touch $(VENV)/.installed-core $(VENV)/.installed $@
 

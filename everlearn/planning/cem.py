@@ -118,7 +118,6 @@ class CEMPlanner:
         middle = self._low + (self._high - self._low) / 2
         self._half_range = (self._high - self._low) / 2
         self._bounds = np.stack([self._low, self._high])
-        self._unscaled = np.ones(self.config.candidates, np.float32)
         self._initial_mean = np.tile(middle, (self.config.horizon, 1)).astype(np.float32)
         self._weights = self.config.discount ** np.arange(self.config.horizon, dtype=np.float64)
         self._weights[-1] *= 1 + self.config.final_weight
@@ -241,7 +240,7 @@ class CEMPlanner:
         noise = colored_noise(
             self._generator, (count, len(self._low), config.horizon), config.noise_beta
         )
-        scale: FloatArray = self._unscaled
+        scale: FloatArray = np.ones(count, np.float32)
         if config.noise_decades:
             decades = config.noise_decades * self._generator.random((count, 1, 1), np.float32)
             scale = (np.float32(10) ** -decades).reshape(-1)
