@@ -236,8 +236,12 @@ class OnlineWorldModel(ImaginingModel):
 
     @property
     def steps(self) -> int:
-        """Number of transitions that the model has learned."""
-        return self.learner.samples
+        """Number of transitions that the model has taken in.
+
+        Some of them may wait for another scale of the inputs.
+        """
+        waiting = self._kept_transitions if self._scale_may_change else 0
+        return max(self.learner.samples, waiting)
 
     @property
     def utilization(self) -> float:
@@ -379,10 +383,11 @@ class OnlineWorldModel(ImaginingModel):
         """
         self._check_not_frozen()
         self._widen_range(transition)
-        for one in zip(*self._after_warm_up(transition), strict=True):
-            self._learn_one(*one)
+        if not self._beyond_scale(transition):
+            for one in zip(*self._after_warm_up(transition), strict=True):
+                self._learn_one(*one)
         if self._scale_may_change:
-            self._fit_scale(transition, self.steps)
+            self._fit_scale(transition)
             if self.relearning is not None:
                 self._catch_up(self.relearning)
             self._end_fitting()
@@ -414,14 +419,26 @@ class OnlineWorldModel(ImaginingModel):
     def _scale_may_change(self) -> bool:
         return self.config.refit > 0 and not self.inputs.scaling.frozen
 
-    def _fit_scale(self, transitions: Transitions, count: int) -> None:
-        """Keep `transitions`, the last of `count`; if it is time, fit the scale to all kept ones.
+    def _beyond_scale(self, transition: Transitions) -> bool:
+        """Whether a transition lies so far out that the present scale cannot be right.
+
+        With that scale its features would be so large that nothing else counted, or that float32
+        did not resolve them. It is kept, and learned with the next scale.
+        """
+        if not self._scale_may_change:
+            return False
+        raw = self.inputs.raw(transition[0], transition[1], transition[3])
+        return self.inputs.scaling.far_out(raw[0])
+
+    def _fit_scale(self, transitions: Transitions) -> None:
+        """Keep `transitions`; if it is time, fit the scale to all that are kept.
 
         It is time whenever their number passes a power of two, from 4 on: fewer say nothing about
         a scale. And when something moves that had not moved before.
         """
+        before = self._kept_transitions
         self.pending.append(transitions)
-        scaling, before = self.inputs.scaling, count - len(transitions[0])
+        scaling, count = self.inputs.scaling, before + len(transitions[0])
         due = count.bit_length() > max(before.bit_length(), 2)
         raw = self.inputs.raw(transitions[0], transitions[1], transitions[3])
         with self._next_scale():
@@ -431,6 +448,10 @@ class OnlineWorldModel(ImaginingModel):
             scale = scaling.refitted(self.inputs.raw(obs, action, memory))
         if scale is not None:
             self.relearning = Relearning(self.fresh_learner(), *scale)
+
+    @property
+    def _kept_transitions(self) -> int:
+        return sum(len(part[0]) for part in self.pending)
 
     def _end_fitting(self) -> None:
         """Keep the scale for good, if there were enough transitions to fit it to."""
@@ -552,7 +573,7 @@ class OnlineWorldModel(ImaginingModel):
         transitions = self._checked(obs, action, next_obs, memory, (2,))
         self._widen_range(transitions)
         if self._scale_may_change:
-            self._fit_scale(transitions, self.steps + len(transitions[0]))
+            self._fit_scale(transitions)
         if self.relearning is None:
             self._add(*self._after_warm_up(transitions))
         else:

@@ -233,3 +233,28 @@ def test_what_moves_for_the_first_time_is_scaled_at_once() -> None:
     assert np.isfinite(model.weights).all()
     predicted = model.predict(np.array([0.2, 0.0]), np.ones(1))
     np.testing.assert_allclose(predicted, [0.2, 0.1], atol=0.02)
+
+
+def test_what_hardly_moved_at_first_does_not_ruin_what_is_learned(monkeypatch):
+    # The first transitions differ by millionths: a scale fitted to them makes later ones enormous,
+    # and while another is learned, float32 would be lost to them.
+    monkeypatch.setattr("everlearn.online.relearning.WORK", 0)
+    rng = np.random.default_rng(0)
+    obs = rng.uniform(-1.0, 1.0, (200, UNBOUNDED.shape[0]))
+    obs[:30] = -1.0 + 1e-6 * obs[:30]
+    action = rng.uniform(-1.0, 1.0, (200, ACTIONS.shape[0]))
+    after = obs + 0.1 * np.sin(obs)
+    options = {"features": 100, "bins": 5, "row_inputs": 2, "ridge": 5.0, "update": "exact"}
+    linear = {"linear": True, "linear_observations": True, "linear_gain": 7.0, "degree": 3}
+    model = OnlineWorldModel(UNBOUNDED, ACTIONS, refit=80, **options, **linear)
+    for count, one in enumerate(zip(obs, action, after, strict=True), 1):
+        model.learn(*one)
+        assert model.steps == count
+    assert model.inputs.scaling.frozen
+    # The same from a model that had the last scale from the start.
+    other = OnlineWorldModel(UNBOUNDED, ACTIONS, refit=80, **options, **linear)
+    other.inputs.scaling.take(model.inputs.scaling.centre, model.inputs.scaling.multiplier)
+    other.inputs.scaling.frozen = True
+    other.learn_batch(obs, action, after)
+    largest = np.abs(other.weights).max()
+    np.testing.assert_allclose(model.weights, other.weights, atol=1e-3 * largest)
