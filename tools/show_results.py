@@ -323,26 +323,26 @@ def worlds() -> str:
             *(published.get(task, {}).get(method, "-") for method in PUBLISHED),
             f"{max(run['milliseconds']['p99'] for run in runs):.0f}",
             f"{max(run['milliseconds']['most'] for run in runs):.0f}",
+            " ".join(sorted({run["commit"][:7] for run in runs})),
         ]
         rows.append("| " + " | ".join(cells) + " |")
     headings = (
         *("world", "seeds", "no action", "random", "`oa`, learning", "`oa`, frozen"),
         *("SAC here, learning", "SAC here, frozen"),
         *(f"{name}, 100,000 steps" for name in PUBLISHED.values()),
-        *("p99 ms", "longest ms"),
+        *("p99 ms", "longest ms", "commit"),
     )
     head = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     every = [run for runs in measured.values() for run in runs]
     steps = ", ".join(f"{count:,}" for count in sorted({run["steps"] for run in every}))
-    commits = ", ".join(sorted({run["commit"] for run in every}))
     words = (
-        f"`python -m benchmarks.worlds` at commit {commits}, {steps} steps of the environment "
-        "each, one thread beside other jobs. Returns, a number for each seed: `learning` is the "
-        "mean of training episodes in the last fifth of the steps, `frozen` of five episodes "
-        "afterwards. SAC here is that of stable-baselines3 with its defaults, at as many steps "
-        "(`python -m benchmarks.worlds_sac`). Published returns are means over three seeds, as the "
-        "authors of TD-MPC2 give them. p99 and longest: milliseconds that the agent took for a "
-        "step, the worst seed."
+        f"`python -m benchmarks.worlds`, {steps} steps of the environment each, one thread beside "
+        "other jobs, at the commit in the last column. Returns, a number for each seed: `learning` "
+        "is the mean of training episodes in the last fifth of the steps, `frozen` of five "
+        "episodes afterwards. SAC here is that of stable-baselines3 with its defaults, at as many "
+        "steps (`python -m benchmarks.worlds_sac`); a dash stands for what was not run. Published "
+        "returns are means over three seeds, as the authors of TD-MPC2 give them. p99 and longest: "
+        "milliseconds that the agent took for a step, the worst seed."
     )
     return "\n".join([textwrap.fill(words, 100), "", *head, *rows])
 
