@@ -13,6 +13,7 @@ import argparse
 import json
 import resource
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -130,10 +131,12 @@ def measured(name: str, seed: int, steps: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Measure what is not measured yet."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--worlds", default=",".join(WORLDS))
+def measure_all(
+    measured: Callable[[str, int, int], dict[str, Any]], about: str, worlds: Iterable[str]
+) -> None:
+    """Measure what is not measured yet: a file for each world and seed below `--out`."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--worlds", default=",".join(worlds))
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--out", type=Path, required=True)
@@ -151,11 +154,10 @@ def main() -> None:
             temporary.rename(path)
             print(
                 f"{name} seed {seed}: frozen {np.mean(result['frozen']):.0f}, last "
-                f"{result['curve'][-1][1]:.0f}, zero {np.mean(result['zero']):.0f}, random "
-                f"{np.mean(result['random']):.0f} [{result['seconds']:.0f} s]",
+                f"{result['curve'][-1][1]:.0f} [{result['seconds']:.0f} s]",
                 flush=True,
             )
 
 
 if __name__ == "__main__":
-    main()
+    measure_all(measured, __doc__ or "", WORLDS)

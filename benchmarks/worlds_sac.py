@@ -10,15 +10,10 @@ mean of its policy in the episodes that `oa` is measured by. A file that is ther
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from benchmarks.worlds import EPISODES, WORLDS
+from benchmarks.worlds import EPISODES, WORLDS, measure_all
 from everlearn.runs.machine import PACKAGE, commit
 from everlearn.worlds import world_named
 
@@ -63,32 +58,5 @@ def measured(name: str, seed: int, steps: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Measure what is not measured yet."""
-    assert __doc__ is not None
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    gymnasiums = ",".join(name for name in WORLDS if name.startswith("gym:"))
-    parser.add_argument("--worlds", default=gymnasiums)
-    parser.add_argument("--seeds", default="0")
-    parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    for seed in map(int, given.seeds.split(",")):
-        for name in given.worlds.split(","):
-            path = given.out / f"{name.replace(':', '-')}-{seed}.json"
-            if path.exists():
-                continue
-            result = measured(name, seed, given.steps)
-            temporary = path.with_suffix(".tmp")
-            temporary.write_text(json.dumps(result) + "\n")
-            temporary.rename(path)
-            print(
-                f"{name} seed {seed}: frozen {np.mean(result['frozen']):.0f} "
-                f"[{result['seconds']:.0f} s]",
-                flush=True,
-            )
-
-
 if __name__ == "__main__":
-    main()
+    measure_all(measured, __doc__ or "", [name for name in WORLDS if name.startswith("gym:")])
